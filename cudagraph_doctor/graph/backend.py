@@ -1,0 +1,154 @@
+"""What a backend has to offer, and the log of graphs that were captured under its hooks.
+
+The proof package and the checks are written against `torch.cuda`'s own API (`CUDAGraph`, `graph`, `Stream`, ...): on a
+GPU it is the real one with a watching subclass of `CUDAGraph`, emulated it is a stand-in. What `torch.cuda` does not
+offer (reading and patching nodes, live memory) comes from a `Backend`: `cuda.CudaBackend`, `emulated.EmulatedBackend`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from cudagraph_doctor.findings import Location
+from cudagraph_doctor.graph.model import CapturedGraph
+from cudagraph_doctor.graph.regions import Regions
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A live allocation of device memory (an active allocator block; emulated: a storage)."""
+
+    address: int
+    bytes: int
+    """Size as requested by the owner where the allocator tells it, else the block's size."""
+    pool: str = ""
+    """"" for the default pool, else the identity of a private pool (a graph's)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One change to a parameter of an instantiated graph's node."""
+
+    node: int
+    """`GraphNode.index`."""
+    param: int
+    """`Param.index`."""
+    data: bytes = b""
+    """New bytes of the whole parameter (same length)."""
+    value: Any = None
+    """New Python value, where `Param.value` was set (emulated)."""
+
+
+@dataclass(eq=False, slots=True)
+class LiveGraph:
+    """A graph captured while the hooks were in. Holds the `CUDAGraph` weakly: the user decides how long it lives."""
+
+    ordinal: int
+    """0, 1, ... in order of capture."""
+    graph: weakref.ref[Any]
+    captured_at: Location | None = None
+    """The user's line that opened the capture."""
+    pool: str = ""
+    replays: int = 0
+    nodes: int | None = None
+    """Number of nodes at the end of the capture, where known."""
+    notes: dict[str, Any] = field(default_factory=dict)
+    """Free room for the backend."""
+
+
+class GraphLog:
+    """Captures and replays as they happen. Listeners are called on the capturing or replaying thread."""
+
+    def __init__(self) -> None:
+        self.graphs: list[LiveGraph] = []
+        self.replays = 0
+        self._captured: list[Callable[[LiveGraph], None]] = []
+        self._replaying: list[Callable[[LiveGraph], None]] = []
+
+    def captured(self, live: LiveGraph) -> None:
+        """Called by the backend at the end of a successful capture."""
+        self.graphs.append(live)
+        for listener in tuple(self._captured):
+            listener(live)
+
+    def replaying(self, live: LiveGraph) -> None:
+        """Called by the backend right before a replay is launched."""
+        live.replays += 1
+        self.replays += 1
+        for listener in tuple(self._replaying):
+            listener(live)
+
+    @contextmanager
+    def listening(
+        self,
+        captured: Callable[[LiveGraph], None] | None = None,
+        replaying: Callable[[LiveGraph], None] | None = None,
+    ) -> Iterator[None]:
+        """Call `captured` / `replaying` for what happens inside the block."""
+        if captured:
+            self._captured.append(captured)
+        if replaying:
+            self._replaying.append(replaying)
+        try:
+            yield
+        finally:
+            if captured:
+                self._captured.remove(captured)
+            if replaying:
+                self._replaying.remove(replaying)
+
+
+class Backend(Protocol):
+    """One way to capture, read, patch and replay graphs."""
+
+    name: str
+    """"cuda" or "emulated"."""
+    device: str
+    """What a target is called with: "cuda" or "cpu:0"."""
+    log: GraphLog
+
+    def installed(self) -> AbstractContextManager[None]:
+        """The hooks (or stand-ins) are in; entered before the target's module is imported."""
+
+    def not_checked(self) -> tuple[str, ...]:
+        """What this backend cannot see, in sentences."""
+
+    def synchronize(self) -> None:
+        """Wait for the device. Raises the device's error, if it has one."""
+
+    def read(self, live: LiveGraph, regions: Regions, key: str = "") -> CapturedGraph:
+        """Read the nodes; addresses are named by `regions`. Nodes that cannot be read are kept with the reason.
+
+        Raises Inconclusive if the graph is gone or cannot be read at all.
+        """
+
+    def patched(self, live: LiveGraph, edits: Sequence[Edit]) -> AbstractContextManager[None]:
+        """Inside the block the instantiated graph runs with these parameters; the old ones are put back after.
+
+        Raises Inconclusive if a node cannot be patched.
+        """
+
+    def blocks(self) -> list[Block]:
+        """All live allocations of device memory but the doctor's own, by address."""
+
+    def bytes_of(self, block: Block) -> torch.Tensor:
+        """A uint8 tensor over the block's memory: a view, not a copy. Shape (block.bytes,)."""
+
+    def own_memory(self) -> AbstractContextManager[None]:
+        """What is allocated inside the block is the doctor's: `blocks()` leaves it out."""
+
+    def free_bytes(self) -> int:
+        """Device memory that can still be allocated."""
+
+    def delay(self, milliseconds: float) -> None:
+        """Keep the current stream busy for about this long (emulated: nothing)."""
+
+    def is_host(self, tensor: torch.Tensor) -> bool:
+        """Whether the tensor lies in host memory."""
