@@ -1,0 +1,1 @@
+"""The graph model and the backends that fill it."""

@@ -1,0 +1,1 @@
+"""How a suspicion is proven: arms, state, order, padding, repair."""

@@ -1,0 +1,1 @@
+"""The rule pages, one Markdown file a code."""
