@@ -49,6 +49,16 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True)
+class Pointer:
+    """A word of a parameter that is an address, and what the address meant when the graph was read."""
+
+    offset: int
+    """Byte offset in `Param.data`."""
+    address: int
+    region: Region
+
+
+@dataclass(frozen=True, slots=True)
 class Param:
     """One by-value parameter of a node: raw bytes; the pointers found in it."""
 
@@ -58,8 +68,8 @@ class Param:
     offset: int
     """Byte offset in the kernel's parameter buffer."""
     data: bytes
-    pointers: tuple[tuple[int, int], ...] = ()
-    """(byte offset in `data`, device address) of each 8-byte word that is an address of known memory."""
+    pointers: tuple[Pointer, ...] = ()
+    """Each aligned 8-byte word of `data` that is an address of known memory, in order."""
     value: Any = None
     """The Python value, where the backend knows it (emulated scalars); None otherwise."""
 
