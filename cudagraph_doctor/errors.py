@@ -11,17 +11,19 @@ class DoctorError(Exception):
         what: what was wrong, and where.
         seen: what was found instead (may be empty).
         fix: one sentence: a command or an edit that helps. Never empty.
+        traceback: the user's own stack, where there is one; shown with --debug.
     """
 
     exit_code = 3
 
-    def __init__(self, what: str, *, seen: str = "", fix: str) -> None:
+    def __init__(self, what: str, *, seen: str = "", fix: str, traceback: str = "") -> None:
         if not fix:
             raise ValueError("a DoctorError needs a fix")
         super().__init__(what)
         self.what = what
         self.seen = seen
         self.fix = fix
+        self.traceback = traceback
 
     def __str__(self) -> str:
         lines = [self.what]
