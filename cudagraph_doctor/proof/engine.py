@@ -1,0 +1,131 @@
+"""An EngineTarget as a subject: the engine's own entry point and switch; its graphs are watched as they are captured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from cudagraph_doctor.errors import Inconclusive, UsageError
+from cudagraph_doctor.graph.backend import Backend, LiveGraph
+from cudagraph_doctor.proof.schedule import choose
+from cudagraph_doctor.proof.subject import Held, Outputs, Planned
+from cudagraph_doctor.walk import walk
+
+
+class EngineSubject:
+    """Runs an EngineTarget's arms.
+
+    Args:
+        target: an EngineTarget. Graphs it captured before this object was made are named as far as they are alive.
+        backend: where it runs; its hooks are in.
+    """
+
+    def __init__(self, target: Any, backend: Backend) -> None:
+        self.target = target
+        self.form = "engine"
+        self.not_checked: list[str] = []
+        self.pipelined = bool(getattr(target, "pipelined", False))
+        self.generators: tuple[torch.Generator, ...] = tuple(getattr(target, "generators", ()) or ())
+        self.can_recapture = hasattr(target, "recapture")
+        if not self.can_recapture:
+            self.not_checked.append("no graph could be captured anew (the target has no recapture()): what is frozen "
+                                    "in a graph cannot be told from what staging does wrong")
+        self._backend = backend
+        self._held: dict[int, Held] = {}
+        self._replayed: dict[tuple[int, int], set[int]] = {}
+        for live in backend.log.graphs:
+            self._note(live)
+
+    def _note(self, live: LiveGraph) -> None:
+        around = {**walk(self.roots()).tensors, **self.named()}
+        self._held[live.ordinal] = Held(live, around, frozenset(), {p: t.data_ptr() for p, t in around.items()})
+
+    def plan(self, steps: int, keys: Sequence[int], sizes: Sequence[int], exhaustive: bool) -> list[Planned]:
+        """See `Subject.plan`. Without `--batch-sizes`, the target's `batch_sizes` in an order that shrinks and grows."""
+        if keys:
+            raise UsageError("an EngineTarget has no list of buckets", fix="choose rows with --batch-sizes instead")
+        order = list(sizes)
+        if not order:
+            known = sorted({int(n) for n in getattr(self.target, "batch_sizes", (1, 2, 3, 4, 8))})
+            few = choose(known, exhaustive)
+            order = [n for big in reversed(few) for n in (big, _before(known, big), known[0], big)]
+        key = getattr(self.target, "key", None)
+        order = [order[i % len(order)] for i in range(max(steps, len(order)))]
+        return [Planned(i, i, n, key(i, n) if key else n) for i, n in enumerate(order)]
+
+    def reset(self) -> None:
+        """See `Subject.reset`."""
+        self.target.reset()
+
+    def _step(self, at: Planned, graphs: bool) -> Outputs:
+        replayed = self._replayed.setdefault((at.index, graphs), set())
+        self.target.graphs(graphs)
+        with self._backend.log.listening(captured=self._note, replaying=lambda live: replayed.add(live.ordinal)):
+            return self.target.step(at.step, at.rows)
+
+    def capture_all(self, plan: Sequence[Planned]) -> None:
+        """Let the engine meet every key once: some engines record lazily."""
+        seen = set()
+        for at in plan:
+            if at.key not in seen:
+                seen.add(at.key)
+                self._step(at, graphs=True)
+
+    def eager(self, at: Planned) -> Outputs:
+        """See `Subject.eager`. Raises Inconclusive if a graph was replayed although they are switched off."""
+        before = self._backend.log.replays
+        outputs = self._step(at, graphs=False)
+        if self._backend.log.replays != before:
+            raise Inconclusive("the engine replayed a CUDA graph although graphs(False) had switched them off",
+                               fix="let graphs(on) set the switch that the engine's step really reads")
+        return outputs
+
+    def replayed(self, at: Planned) -> Outputs:
+        """See `Subject.replayed`."""
+        return self._step(at, graphs=True)
+
+    def fresh(self, at: Planned) -> Outputs:
+        """See `Subject.fresh`: after `recapture` the engine's graphs *are* the fresh ones."""
+        return self._step(at, graphs=True)
+
+    def recapture(self, at: Planned) -> None:
+        """The engine captures all its graphs anew; the old ones are gone from then on."""
+        self._replayed.clear()
+        self._held.clear()
+        self.target.graphs(True)
+        with self._backend.log.listening(captured=self._note):
+            self.target.recapture()
+
+    def drop_fresh(self) -> None:
+        """Nothing to drop: the engine goes on with its new graphs."""
+
+    def has_replayed(self, at: Planned) -> bool:
+        """Whether the last `replayed` of this step launched a graph."""
+        return bool(self._replayed.get((at.index, True)))
+
+    def held(self, at: Planned, fresh: bool = False) -> list[Held]:
+        """See `Subject.held`."""
+        return [self._held[o] for o in sorted(self._replayed.get((at.index, True), ())) if o in self._held]
+
+    def truth(self, at: Planned) -> Mapping[str, torch.Tensor]:
+        """An engine does not tell its inputs; `repair` looks among the tensors alive at the replay."""
+        return {}
+
+    def roots(self) -> Mapping[str, object]:
+        """See `Subject.roots`."""
+        give = getattr(self.target, "roots", None)
+        return dict(give()) if give else {"": self.target}
+
+    def named(self) -> Mapping[str, torch.Tensor]:
+        """Engines name by `roots` alone."""
+        return {}
+
+    def reserved(self) -> Mapping[str, Iterable[int]]:
+        """Engines declare no reserved rows."""
+        return {}
+
+
+def _before(values: Sequence[int], value: int) -> int:
+    return max((v for v in values if v < value), default=value)

@@ -1,0 +1,356 @@
+"""A LoopTarget as a subject: the doctor stages, captures and replays; or the target's own runner does (`graphed`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from cudagraph_doctor import tree
+from cudagraph_doctor.errors import Inconclusive, TargetError
+from cudagraph_doctor.graph.backend import Backend, LiveGraph
+from cudagraph_doctor.proof.compare import same_bits
+from cudagraph_doctor.proof.schedule import choose, schedule
+from cudagraph_doctor.proof.subject import Held, Outputs, Planned
+from cudagraph_doctor.walk import walk
+
+
+@dataclass(slots=True)
+class _Capture:
+    graph: Any
+    static: Any
+    outputs: Any
+    held: Held
+
+
+class LoopSubject:
+    """Runs a LoopTarget's arms.
+
+    Args:
+        target: a LoopTarget.
+        backend: where it runs; its hooks are in.
+    """
+
+    def __init__(self, target: Any, backend: Backend) -> None:
+        self.target = target
+        self.not_checked: list[str] = []
+        self.pipelined = bool(getattr(target, "pipelined", False))
+        self.generators = tuple(getattr(target, "generators", ()) or ())
+        self.can_recapture = True
+        self.form = "loop"
+        self._backend = backend
+        self._buckets = list(target.buckets)
+        self._old: dict[int, _Capture] = {}
+        self._fresh: dict[int, _Capture] = {}
+        self._pristine: dict[int, dict[str, torch.Tensor]] = {}
+        self._widest: list[tuple[int, int]] = []
+
+    # the plan
+
+    def plan(self, steps: int, keys: Sequence[int], sizes: Sequence[int], exhaustive: bool) -> list[Planned]:
+        """See `Subject.plan`. A batch size above the largest bucket gets key None."""
+        unknown = [key for key in keys if key not in self._buckets]
+        if unknown:
+            raise TargetError(f"the target has no bucket {unknown[0]}", seen=f"its buckets are {self._buckets}",
+                              fix="name buckets that the target captures")
+        chosen = list(keys) or choose(self._buckets, exhaustive)
+        if not sizes:
+            order = schedule(chosen, self._buckets, steps)
+        else:
+            order = [sizes[i % len(sizes)] for i in range(max(steps, len(sizes)))]
+        planned = [Planned(i, i, rows, self._bucket(rows)) for i, rows in enumerate(order)]
+        self._widest = [(p.step, p.rows) for p in planned]
+        return planned
+
+    def _bucket(self, rows: int) -> Hashable:
+        return next((bucket for bucket in self._buckets if bucket >= rows), None)
+
+    # values
+
+    def _fresh_inputs(self, step: int, rows: int) -> Any:
+        """`next_inputs`, on the device, sharing no memory with a static input."""
+        inputs = self.target.next_inputs(step, rows)
+        static = {t.untyped_storage().data_ptr() for c in self._old.values() for t in tree.tensors(c.static).values()}
+
+        def place(path: str, leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor):
+                return leaf
+            if leaf.numel() and leaf.untyped_storage().data_ptr() in static:
+                note = f"next_inputs returned `{path}` in the memory of a static input; it was copied"
+                if note not in self.not_checked:
+                    self.not_checked.append(note)
+                return leaf.clone()
+            return leaf.to(self._backend.device) if self._backend.is_host(leaf) else leaf
+
+        return tree.rebuild(inputs, place)
+
+    def truth(self, at: Planned) -> Mapping[str, torch.Tensor]:
+        """See `Subject.truth`."""
+        return tree.tensors(self._fresh_inputs(at.step, at.rows))
+
+    def check_contract(self, plan: Sequence[Planned]) -> None:
+        """Raise TargetError if `next_inputs` is not pure or its shapes do not fit the rows asked for."""
+        for at in (plan[0], plan[-1]):
+            first = tree.leaves(self.target.next_inputs(at.step, at.rows))
+            first = {p: v.clone() if isinstance(v, torch.Tensor) else v for p, v in first.items()}
+            self.target.next_inputs(at.step + 1, at.rows)
+            second = tree.leaves(self.target.next_inputs(at.step, at.rows))
+            for path, value in first.items():
+                other = second.get(path)
+                if isinstance(value, torch.Tensor):
+                    same = isinstance(other, torch.Tensor) and same_bits(value, other)
+                else:
+                    same = value == other or value != value
+                if path not in second or not same:
+                    raise TargetError(f"next_inputs({at.step}, {at.rows}) is not pure: `{path}` differs between two calls",
+                                      fix="make next_inputs(step, n) a function of step and n alone: any order, any "
+                                          "number of calls, the same answer (a seeded generator made inside it)")
+
+    def _default_static(self, bucket: int) -> Any:
+        """Buffers of the shape of `next_inputs` at the widest of the planned steps, with `bucket` rows."""
+        candidates = [self.target.next_inputs(step, bucket) for step, _ in self._widest]
+        shapes: dict[str, list[int]] = {}
+        for candidate in candidates:
+            for path, leaf in tree.tensors(candidate).items():
+                known = shapes.setdefault(path, list(leaf.shape))
+                shapes[path] = [max(a, b) for a, b in zip(known, leaf.shape, strict=True)]
+
+        def buffer(path: str, leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor):
+                return leaf
+            return torch.zeros(shapes[path], dtype=leaf.dtype, device=self._backend.device)
+
+        return tree.rebuild(candidates[0], buffer)
+
+    def _static(self, bucket: int) -> Any:
+        make = getattr(self.target, "static_inputs", None)
+        static = make(bucket) if make else self._default_static(bucket)
+        taken = {t.untyped_storage().data_ptr() for c in self._old.values() for t in tree.tensors(c.static).values()}
+        if bucket not in self._pristine:
+            self._pristine[bucket] = {p: t.clone() for p, t in tree.tensors(static).items()}
+        first = self._pristine[bucket]
+
+        def own(path: str, leaf: Any) -> Any:
+            # a target may hand out the same buffers each time: the fresh graph gets its own, as they were at first
+            if isinstance(leaf, torch.Tensor) and leaf.numel() and leaf.untyped_storage().data_ptr() in taken:
+                return first[path].clone() if path in first else leaf.clone()
+            return leaf
+
+        return tree.rebuild(static, own) if bucket in self._old else static
+
+    def _stage(self, static: Any, fresh: Any, bucket: int, capturing: bool) -> None:
+        prepare = getattr(self.target, "prepare", None)
+        if prepare:
+            prepare(static, fresh, bucket, capturing)
+        update = getattr(self.target, "update", None) or default_update
+        update(static, fresh)
+
+    # the arms
+
+    def reset(self) -> None:
+        """See `Subject.reset`."""
+        self.target.reset()
+
+    def eager(self, at: Planned) -> Outputs:
+        """See `Subject.eager`."""
+        return self.target.forward(self._fresh_inputs(at.step, at.rows))
+
+    def padded(self, at: Planned) -> Outputs:
+        """Eager on the static inputs of the graph captured now, staged for this step."""
+        capture = self._fresh[self._key(at)]
+        return self._live_rows(self.target.forward(capture.static), at)
+
+    def capture_all(self, plan: Sequence[Planned]) -> None:
+        """Capture every bucket of the plan, largest first, at values of a step outside it (or `at_capture`)."""
+        beyond = 1 + max(at.step for at in plan)
+        for bucket in sorted({at.key for at in plan if at.key is not None}, reverse=True):  # type: ignore[type-var]
+            self._capture_old(bucket, beyond)
+
+    def _capture_old(self, bucket: Any, step: int) -> None:
+        at_capture = getattr(self.target, "at_capture", None)
+        values = at_capture(bucket) if at_capture else self._fresh_inputs(step, bucket)
+        self._old[bucket] = self._capture(bucket, values, warm=True)
+
+    def recapture(self, at: Planned) -> None:
+        """See `Subject.recapture`."""
+        self._fresh[self._key(at)] = self._capture(self._key(at), self._fresh_inputs(at.step, at.rows), warm=False)
+
+    def drop_fresh(self) -> None:
+        """See `Subject.drop_fresh`."""
+        self._fresh.clear()
+
+    def _key(self, at: Planned) -> int:
+        if not isinstance(at.key, int):
+            raise Inconclusive(f"no bucket serves {at.rows} rows", fix="add a bucket, or leave this batch size out")
+        return at.key
+
+    def _capture(self, bucket: int, values: Any, warm: bool) -> _Capture:
+        static = self._static(bucket)
+        self._stage(static, values, bucket, capturing=True)
+        if warm:
+            self._warm_up(static)
+        graph = torch.cuda.CUDAGraph()
+        for generator in self.generators:
+            graph.register_generator_state(generator)
+        seen: list[LiveGraph] = []
+        with self._backend.log.listening(captured=seen.append), torch.cuda.graph(
+            graph, capture_error_mode="thread_local"
+        ):
+            outputs = self.target.forward(static)
+        inputs = tree.tensors(static)
+        around = {**walk(self.roots()).tensors, **self.named(), **inputs}
+        held = Held(seen[-1], around, frozenset(inputs), {p: t.data_ptr() for p, t in around.items()})
+        # the step's own values go with `values`; what update rebound to is in `static`, and held
+        return _Capture(graph, static, outputs, held)
+
+    def _warm_up(self, static: Any) -> None:
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            warmup = getattr(self.target, "warmup", None)
+            if warmup:
+                warmup()
+            else:
+                self.target.forward(static)
+                self.target.forward(static)
+        torch.cuda.current_stream().wait_stream(side)
+
+    def replayed(self, at: Planned) -> Outputs:
+        """See `Subject.replayed`."""
+        return self._replay(self._old[self._key(at)], at)
+
+    def fresh(self, at: Planned) -> Outputs:
+        """See `Subject.fresh`."""
+        return self._replay(self._fresh[self._key(at)], at)
+
+    def _replay(self, capture: _Capture, at: Planned) -> Outputs:
+        fresh = self._fresh_inputs(at.step, at.rows)
+        self._stage(capture.static, fresh, self._key(at), capturing=False)
+        capture.graph.replay()
+        return self._live_rows(capture.outputs, at)
+
+    def _live_rows(self, outputs: Any, at: Planned) -> Any:
+        bucket = self._key(at)
+
+        def live(_path: str, leaf: Any) -> Any:
+            padded = isinstance(leaf, torch.Tensor) and leaf.dim() and leaf.shape[0] == bucket
+            return leaf[: at.rows] if padded else leaf
+
+        return tree.rebuild(outputs, live)
+
+    # names
+
+    def held(self, at: Planned, fresh: bool = False) -> list[Held]:
+        """See `Subject.held`."""
+        capture = (self._fresh if fresh else self._old).get(self._key(at))
+        return [capture.held] if capture else []
+
+    def static_now(self, at: Planned, fresh: bool = False) -> Mapping[str, torch.Tensor]:
+        """The static inputs as the target's objects hold them now (after `update` may have rebound them)."""
+        capture = (self._fresh if fresh else self._old)[self._key(at)]
+        return tree.tensors(capture.static)
+
+    def roots(self) -> Mapping[str, object]:
+        """See `Subject.roots`."""
+        return {"": self.target}
+
+    def named(self) -> Mapping[str, torch.Tensor]:
+        """See `Subject.named`."""
+        names: dict[str, torch.Tensor] = {}
+        for member in ("named", "state"):
+            give = getattr(self.target, member, None)
+            names |= dict(give()) if give else {}
+        return names
+
+    def reserved(self) -> Mapping[str, Iterable[int]]:
+        """See `Subject.reserved`."""
+        give = getattr(self.target, "reserved", None)
+        return dict(give()) if give else {}
+
+
+class RunnerSubject(LoopSubject):
+    """A LoopTarget whose own runner (`graphed()`) captures and replays."""
+
+    def __init__(self, target: Any, backend: Backend) -> None:
+        super().__init__(target, backend)
+        self.form = "loop with its own runner"
+        self._runner: Callable[[Any], Any] | None = None
+        self._fresh_runner: Callable[[Any], Any] | None = None
+        self._held: dict[int, Held] = {}
+        """By ordinal of the graph."""
+
+    def _watch(self) -> Any:
+        def captured(live: LiveGraph) -> None:
+            around = {**walk(self.roots()).tensors, **self.named()}
+            self._held[live.ordinal] = Held(live, around, frozenset(), {p: t.data_ptr() for p, t in around.items()})
+
+        return self._backend.log.listening(captured=captured)
+
+    def capture_all(self, plan: Sequence[Planned]) -> None:
+        """Make the runner and let it meet every bucket twice, at a step outside the plan: some record lazily."""
+        beyond = 1 + max(at.step for at in plan)
+        with self._watch():
+            self._runner = self.target.graphed()
+            for bucket in sorted({at.key for at in plan if at.key is not None}, reverse=True):  # type: ignore[type-var]
+                for _ in range(2):
+                    self._runner(self._fresh_inputs(beyond, bucket))  # type: ignore[arg-type]
+
+    def recapture(self, at: Planned) -> None:
+        """See `Subject.recapture`. Raises Inconclusive if a new runner captures nothing."""
+        before = len(self._backend.log.graphs)
+        with self._watch():
+            self._fresh_runner = self.target.graphed()
+            self._fresh_runner(self._fresh_inputs(at.step, at.rows))
+        if len(self._backend.log.graphs) == before:
+            self._fresh_runner = None
+            self.can_recapture = False
+            raise Inconclusive("a second call of graphed() captured nothing, so there is no graph captured now to compare with",
+                               fix="let graphed() return a new runner with graphs of its own each time")
+
+    def drop_fresh(self) -> None:
+        """See `Subject.drop_fresh`."""
+        self._fresh_runner = None
+
+    def replayed(self, at: Planned) -> Outputs:
+        """See `Subject.replayed`."""
+        assert self._runner is not None
+        with self._watch():
+            return self._live_rows(self._runner(self._fresh_inputs(at.step, at.rows)), at)
+
+    def fresh(self, at: Planned) -> Outputs:
+        """See `Subject.fresh`."""
+        assert self._fresh_runner is not None
+        return self._live_rows(self._fresh_runner(self._fresh_inputs(at.step, at.rows)), at)
+
+    def held(self, at: Planned, fresh: bool = False) -> list[Held]:
+        """All graphs that are still alive: which of them the runner replays is its own affair."""
+        return [held for held in self._held.values() if held.live.graph() is not None]
+
+    def roots(self) -> Mapping[str, object]:
+        """See `Subject.roots`."""
+        roots: dict[str, object] = {"": self.target}
+        if self._runner is not None:
+            roots["runner"] = self._runner
+        return roots
+
+
+def default_update(static: Any, fresh: Any) -> None:
+    """Copy fresh tensors into the leading rows (and columns) of the static ones of the same path.
+
+    Raises TargetError where a fresh tensor does not fit.
+    """
+    buffers = tree.tensors(static)
+    for path, value in tree.tensors(fresh).items():
+        buffer = buffers.get(path)
+        if buffer is None:
+            raise TargetError(f"the static inputs have no tensor `{path}`", seen=f"they have {', '.join(buffers)}",
+                              fix="let static_inputs return the structure of next_inputs, or write `update(static, fresh)`")
+        if buffer.dim() != value.dim() or any(a < b for a, b in zip(buffer.shape, value.shape, strict=True)):
+            raise TargetError(f"`{path}` does not fit its static input",
+                              seen=f"fresh {tuple(value.shape)}, static {tuple(buffer.shape)}",
+                              fix="make static_inputs as wide as the widest step, or write `update(static, fresh)`")
+        if math.prod(value.shape):
+            buffer[tuple(slice(0, size) for size in value.shape)].copy_(value)

@@ -1,0 +1,40 @@
+"""Which steps, with how many rows, in which order: one that finds stale tails. Plain Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def choose(values: Sequence[int], exhaustive: bool) -> list[int]:
+    """The smallest, a middle and the largest of ascending `values`; all of them if `exhaustive`."""
+    if exhaustive or len(values) <= 3:
+        return list(values)
+    return [values[0], values[len(values) // 2], values[-1]]
+
+
+def sizes_within(bucket: int, below: int) -> list[int]:
+    """Batch sizes served by `bucket` when the next smaller bucket is `below` (0 if none): b, b-1, the smallest, b.
+
+    A full batch leaves values in every row; the shrink after it is what shows a stale tail, and the step after that
+    one what the tail did.
+    """
+    return [bucket, max(bucket - 1, below + 1), below + 1, bucket]
+
+
+def schedule(keys: Sequence[int], all_keys: Sequence[int], steps: int) -> list[int]:
+    """Batch sizes for `steps` steps of each of `keys`.
+
+    Blocks of four sizes in one bucket, bucket after bucket and round again, so that every bucket is left for another
+    and returned to: (b, b-1, smallest, b), another bucket, ...
+    """
+    if not keys:
+        return []
+    below = {key: max((other for other in all_keys if other < key), default=0) for key in all_keys}
+    left = dict.fromkeys(keys, steps)
+    order: list[int] = []
+    while any(left.values()):
+        for key in sorted(keys, reverse=True):
+            block = sizes_within(key, below[key])[: left[key]]
+            order += block
+            left[key] -= len(block)
+    return order

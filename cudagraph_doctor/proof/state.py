@@ -1,0 +1,151 @@
+"""What a step changes, found by watching memory, not by what anybody thinks it changes.
+
+All live allocations are fingerprinted in chunks before and after; chunks whose fingerprint moved are the state. Only
+these are saved and restored afterwards. Host random generators belong to the state too.
+"""
+
+from __future__ import annotations
+
+import bisect
+import random
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from cudagraph_doctor.graph.backend import Backend, Block
+
+CHUNK = 1 << 16
+"""Granularity of fingerprints, bytes."""
+_SLAB = 1 << 26
+"""Bytes fingerprinted at once: bounds the temporary memory."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Extent:
+    """A stretch of a live allocation."""
+
+    address: int
+    bytes: int
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """Saved bytes of some extents, and the random state of host and device."""
+
+    memory: dict[Extent, torch.Tensor]
+    """uint8 copies, in the doctor's own memory."""
+    random: dict[str, Any] = field(default_factory=dict)
+
+
+class Memory:
+    """Fingerprints, saves and restores device memory of a backend.
+
+    Args:
+        backend: where the memory lives.
+        generators: further generators whose state belongs to the step.
+    """
+
+    def __init__(self, backend: Backend, generators: Iterable[torch.Generator] = ()) -> None:
+        self._backend = backend
+        self._generators = tuple(generators)
+        self._blocks: list[Block] = []
+        self._starts: list[int] = []
+        self._weights: torch.Tensor | None = None
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look again which allocations are alive. Graph pools are left out: replays rewrite them by right."""
+        pools = {live.pool for live in self._backend.log.graphs if live.pool}
+        self._blocks = sorted((b for b in self._backend.blocks() if b.pool not in pools), key=lambda b: b.address)
+        self._starts = [block.address for block in self._blocks]
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of all allocations watched."""
+        return sum(block.bytes for block in self._blocks)
+
+    def fingerprint(self) -> dict[Block, torch.Tensor]:
+        """One int64 a chunk for each live block; depends on the order of the bytes as well as on their values."""
+        with self._backend.own_memory(), torch.no_grad():
+            return {block: self._hash(self._backend.bytes_of(block)) for block in self._blocks if block.bytes}
+
+    def _hash(self, data: torch.Tensor) -> torch.Tensor:
+        if self._weights is None:
+            generator = torch.Generator().manual_seed(0x5EED)
+            odd = torch.randint(-(2**62), 2**62, (CHUNK // 8,), generator=generator, dtype=torch.int64) * 2 + 1
+            self._weights = odd.to(data.device)
+        parts = []
+        for start in range(0, data.numel(), _SLAB):
+            slab = data[start : start + _SLAB]
+            missing = -slab.numel() % CHUNK
+            if missing or slab.data_ptr() % 8:
+                slab = torch.nn.functional.pad(slab, (0, missing))
+            words = slab.view(torch.int64).view(-1, CHUNK // 8)
+            parts.append((words * self._weights).sum(1))
+        return torch.cat(parts)
+
+    def changed(self, before: Mapping[Block, torch.Tensor], after: Mapping[Block, torch.Tensor]) -> set[Extent]:
+        """Chunks whose fingerprint moved, and all chunks of blocks that were not there before."""
+        extents: set[Extent] = set()
+        with self._backend.own_memory():
+            for block, now in after.items():
+                was = before.get(block)
+                moved = range(len(now)) if was is None else (now != was).nonzero().flatten().tolist()
+                for chunk in moved:
+                    start = chunk * CHUNK
+                    extents.add(Extent(block.address + start, min(CHUNK, block.bytes - start)))
+        return extents
+
+    def view(self, extent: Extent) -> torch.Tensor | None:
+        """The extent's bytes as they are now (a uint8 view), or None if its allocation is gone."""
+        at = bisect.bisect_right(self._starts, extent.address) - 1
+        if at < 0 or extent.address + extent.bytes > self._blocks[at].address + self._blocks[at].bytes:
+            return None
+        block = self._blocks[at]
+        start = extent.address - block.address
+        return self._backend.bytes_of(block)[start : start + extent.bytes]
+
+    def save(self, extents: Iterable[Extent]) -> Snapshot:
+        """Copy the extents (those still alive) and all random states."""
+        memory = {}
+        with self._backend.own_memory(), torch.no_grad():
+            for extent in sorted(extents):
+                data = self.view(extent)
+                if data is not None:
+                    memory[extent] = data.clone()
+        return Snapshot(memory, self.random_state())
+
+    def restore(self, snapshot: Snapshot, only: Iterable[Extent] | None = None, random: bool = True) -> None:
+        """Put the bytes back (`only` these extents, if given), and the random states unless `random` is False."""
+        wanted = snapshot.memory.keys() if only is None else set(only) & snapshot.memory.keys()
+        with self._backend.own_memory(), torch.no_grad():
+            for extent in wanted:
+                data = self.view(extent)
+                if data is not None:
+                    data.copy_(snapshot.memory[extent])
+        if random:
+            self.set_random_state(snapshot.random)
+
+    def random_state(self) -> dict[str, Any]:
+        """States of Python's, numpy's and torch's generators and of the target's own."""
+        state: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
+        if "numpy" in sys.modules:
+            state["numpy"] = sys.modules["numpy"].random.get_state()
+        if self._backend.name == "cuda":
+            state["cuda"] = torch.cuda.get_rng_state()
+        state["own"] = [generator.get_state() for generator in self._generators]
+        return state
+
+    def set_random_state(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `random_state`."""
+        random.setstate(state["python"])
+        torch.set_rng_state(state["torch"])
+        if "numpy" in state:
+            sys.modules["numpy"].random.set_state(state["numpy"])
+        if "cuda" in state:
+            torch.cuda.set_rng_state(state["cuda"])
+        for generator, saved in zip(self._generators, state["own"], strict=True):
+            generator.set_state(saved)

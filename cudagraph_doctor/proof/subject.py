@@ -1,0 +1,98 @@
+"""One view of both target forms: run step `k` eagerly, by the graph captured earlier, or by a graph captured now.
+
+`arms.py` calls these from saved states; nothing here compares or judges. `loop.py` and `engine.py` implement it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from cudagraph_doctor.graph.backend import LiveGraph
+
+Outputs = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One step of the plan."""
+
+    index: int
+    """Position in the plan: 0, 1, ..."""
+    step: int
+    """What `next_inputs` or `step` is asked for."""
+    rows: int
+    key: Hashable
+    """What the graph of this step is looked up by; None if no graph serves it."""
+
+
+@dataclass(slots=True)
+class Held:
+    """What a graph's surroundings looked like when it was captured.
+
+    The tensors are held: a buffer that the user drops later stays mapped, so that the replay reads old bytes instead of
+    somebody else's, and the process lives to name it.
+    """
+
+    live: LiveGraph
+    tensors: dict[str, torch.Tensor] = field(default_factory=dict)
+    """By attribute path (or input path)."""
+    inputs: frozenset[str] = frozenset()
+    """Those of `tensors` that are static inputs."""
+    addresses: dict[str, int] = field(default_factory=dict)
+    """Where each tensor pointed then: `tensor.set_` and `tensor.data =` move the same object."""
+
+
+class Subject(Protocol):
+    """A target, ready to be run in arms."""
+
+    form: str
+    """"loop", "loop with its own runner", "engine"."""
+    pipelined: bool
+    generators: tuple[torch.Generator, ...]
+    can_recapture: bool
+    """Whether there is a fresh arm."""
+    not_checked: list[str]
+    """What turned out to be out of reach, in sentences."""
+
+    def plan(self, steps: int, keys: Sequence[int], sizes: Sequence[int], exhaustive: bool) -> list[Planned]:
+        """The steps to compare, in an order that finds stale tails (`schedule.py`)."""
+
+    def reset(self) -> None:
+        """The target's own reset."""
+
+    def capture_all(self, plan: Sequence[Planned]) -> None:
+        """Have every graph of the plan captured, at values outside it where the target leaves the choice to us."""
+
+    def eager(self, at: Planned) -> Outputs:
+        """The step without graphs. Live rows."""
+
+    def replayed(self, at: Planned) -> Outputs:
+        """The step through the graph captured earlier, staged as the runner stages. Live rows."""
+
+    def fresh(self, at: Planned) -> Outputs:
+        """The step through a graph that `recapture` made. Live rows."""
+
+    def recapture(self, at: Planned) -> None:
+        """Capture this step's graph now; `fresh` uses it until `drop_fresh`."""
+
+    def drop_fresh(self) -> None:
+        """Forget the fresh graphs."""
+
+    def held(self, at: Planned, fresh: bool = False) -> list[Held]:
+        """The graphs that this step replays, with what they saw at capture (`fresh`: those captured now)."""
+
+    def truth(self, at: Planned) -> Mapping[str, torch.Tensor]:
+        """This step's true input values by path, on the device; empty if the target does not tell (engines)."""
+
+    def roots(self) -> Mapping[str, object]:
+        """Where to look for names."""
+
+    def named(self) -> Mapping[str, torch.Tensor]:
+        """Names given by the target itself."""
+
+    def reserved(self) -> Mapping[str, Iterable[int]]:
+        """State rows that padding may write."""

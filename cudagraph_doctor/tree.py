@@ -1,0 +1,100 @@
+"""Nested values (dicts, lists, tuples, dataclasses, plain objects): paths to leaves, and rebuilding.
+
+torch's own pytree knows only registered dataclasses and gives no attribute paths; the names of leaves are what findings
+are about, so this is ours.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+_OPAQUE = (torch.Tensor, torch.nn.Module, torch.Generator, types.ModuleType, type, types.FunctionType, types.MethodType)
+
+
+def children(node: Any) -> Iterator[tuple[str, Any]]:
+    """The (path element, value) pairs directly below `node`; nothing for a leaf.
+
+    Path elements are ".attr" for dataclass fields and attributes, ".key" for string keys, "[key]" for other keys and
+    indices.
+    """
+    if isinstance(node, _OPAQUE) or node is None or isinstance(node, (bool, int, float, complex, str, bytes)):
+        return
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield (f".{key}" if isinstance(key, str) else f"[{key!r}]"), value
+    elif isinstance(node, tuple) and hasattr(node, "_fields"):
+        for name in node._fields:
+            yield f".{name}", getattr(node, name)
+    elif isinstance(node, (list, tuple)):
+        for index, value in enumerate(node):
+            yield f"[{index}]", value
+    elif dataclasses.is_dataclass(node):
+        for field in dataclasses.fields(node):
+            if hasattr(node, field.name):
+                yield f".{field.name}", getattr(node, field.name)
+    elif type(node).__module__ not in ("builtins", "numpy", "torch", "enum") and hasattr(node, "__dict__"):
+        for name, value in vars(node).items():
+            yield f".{name}", value
+
+
+def is_leaf(node: Any) -> bool:
+    """Whether `children` has nothing to say about this kind of value (an empty dict is a leaf too)."""
+    return next(children(node), None) is None
+
+
+def leaves(tree: Any) -> dict[str, Any]:
+    """All leaves by path ("meta.seq_lens", "caches[0].k"); a tree that is a leaf itself has path "".
+
+    A value met twice is listed at its first path only; cycles end there.
+    """
+    found: dict[str, Any] = {}
+    seen: set[int] = set()
+
+    def visit(path: str, node: Any) -> None:
+        below = list(children(node))
+        if not below:
+            found[path.removeprefix(".")] = node
+            return
+        if id(node) in seen:
+            return
+        seen.add(id(node))
+        for element, value in below:
+            visit(path + element, value)
+
+    visit("", tree)
+    return found
+
+
+def tensors(tree: Any) -> dict[str, torch.Tensor]:
+    """The tensor leaves by path."""
+    return {path: leaf for path, leaf in leaves(tree).items() if isinstance(leaf, torch.Tensor)}
+
+
+def rebuild(tree: Any, change: Callable[[str, Any], Any]) -> Any:
+    """A copy of `tree` with each leaf replaced by `change(path, leaf)`. Containers keep their types."""
+
+    def visit(path: str, node: Any) -> Any:
+        if not list(children(node)):
+            return change(path.removeprefix("."), node)
+        if isinstance(node, dict):
+            new = copy.copy(node)
+            for (element, value), key in zip(list(children(node)), list(node), strict=True):
+                new[key] = visit(path + element, value)
+            return new
+        if isinstance(node, tuple) and hasattr(node, "_fields"):
+            return type(node)(*(visit(path + element, value) for element, value in children(node)))
+        if isinstance(node, (list, tuple)):
+            return type(node)(visit(path + element, value) for element, value in children(node))
+        new = copy.copy(node)
+        for element, value in children(node):
+            # frozen dataclasses refuse setattr; the copy is ours
+            object.__setattr__(new, element[1:], visit(path + element, value))
+        return new
+
+    return visit("", tree)

@@ -1,0 +1,106 @@
+"""Find the tensors and host values reachable from a user's objects, and name them by attribute path.
+
+Breadth first, so the shortest path names an object. Nothing is called, no property is read: only `__dict__`, slots,
+containers, closures and bound methods are followed.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import types
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+MAX_OBJECTS = 200_000
+"""Objects visited before the walk gives up; what was left out is said."""
+
+Scalar = bool | int | float | complex | str | bytes | None
+_SCALARS = (bool, int, float, complex, str, bytes, type(None), enum.Enum)
+_SKIPPED_MODULES = ("torch.", "threading", "logging", "asyncio", "weakref", "cuda.", "triton.", "nvtx", "rich.", "cudagraph_doctor.graph")
+
+
+@dataclass(slots=True)
+class Walk:
+    """What was found. Paths read like Python: "model.layers.0.attn.k_cache", "runner.graph_vars.slot_mapping"."""
+
+    tensors: dict[str, torch.Tensor] = field(default_factory=dict)
+    scalars: dict[str, Any] = field(default_factory=dict)
+    modules: dict[str, torch.nn.Module] = field(default_factory=dict)
+    """Outermost modules only (their children have names of their own)."""
+    complete: bool = True
+
+
+def _below(node: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(node, Mapping):
+        for key, value in list(node.items()):
+            yield (f".{key}" if isinstance(key, (str, int)) else f"[{key!r}]"), value
+    elif isinstance(node, (list, tuple, deque, set, frozenset)):
+        for index, value in enumerate(list(node)):
+            yield f"[{index}]", value
+    elif isinstance(node, torch.nn.Module):
+        for table in ("_parameters", "_buffers", "_modules"):
+            for name, value in node.__dict__.get(table, {}).items():
+                yield f".{name}", value
+        for name, value in node.__dict__.items():
+            if not name.startswith("_"):
+                yield f".{name}", value
+    elif isinstance(node, types.MethodType):
+        yield "", node.__self__
+        yield "", node.__func__
+    elif isinstance(node, functools.partial):
+        yield ".func", node.func
+        yield from ((f".args[{i}]", a) for i, a in enumerate(node.args))
+        yield from ((f".{k}", v) for k, v in node.keywords.items())
+    elif isinstance(node, types.FunctionType):
+        for name, cell in zip(node.__code__.co_freevars, node.__closure__ or (), strict=False):
+            try:
+                yield f".{name}", cell.cell_contents
+            except ValueError:  # a variable not yet assigned
+                continue
+    elif not _opaque(node):
+        for name, value in list(getattr(node, "__dict__", {}).items()):
+            yield f".{name}", value
+        for klass in type(node).__mro__:
+            slots = klass.__dict__.get("__slots__", ())
+            for name in (slots,) if isinstance(slots, str) else slots:
+                if not name.startswith("__") and hasattr(node, name):
+                    yield f".{name}", getattr(node, name)
+
+
+def _opaque(node: Any) -> bool:
+    module = type(node).__module__ + "."
+    return isinstance(node, (types.ModuleType, type, torch.Generator)) or module.startswith(_SKIPPED_MODULES)
+
+
+def walk(roots: Mapping[str, object]) -> Walk:
+    """Everything reachable from `roots`; a root's name starts the path ("" gives bare attribute paths)."""
+    found = Walk()
+    seen: set[int] = set()
+    alive: list[Any] = []  # temporaries made while walking must not free their ids
+    queue: deque[tuple[str, Any, bool]] = deque((name, value, False) for name, value in roots.items())
+    while queue:
+        path, node, in_module = queue.popleft()
+        if isinstance(node, _SCALARS):
+            found.scalars.setdefault(path.removeprefix("."), node)
+            continue
+        if id(node) in seen:
+            continue
+        if len(seen) >= MAX_OBJECTS:
+            found.complete = False
+            break
+        seen.add(id(node))
+        alive.append(node)
+        if isinstance(node, torch.Tensor):
+            found.tensors.setdefault(path.removeprefix("."), node)
+            continue
+        if isinstance(node, torch.nn.Module) and not in_module:
+            found.modules.setdefault(path.removeprefix("."), node)
+        inside = in_module or isinstance(node, torch.nn.Module)
+        for element, value in _below(node):
+            queue.append((path + element, value, inside))
+    return found
