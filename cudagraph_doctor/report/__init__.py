@@ -1,1 +1,10 @@
-"""Renderers: a report in, text out."""
+"""Renderers: a report in, text out. A new format is a module with a `render` and a row in `REPORTERS`."""
+
+from cudagraph_doctor.report import json, terminal
+from cudagraph_doctor.report.view import Renderer
+
+REPORTERS: dict[str, Renderer] = {
+    "terminal": terminal.render,
+    "json": json.render,
+}
+"""Format name -> render function."""

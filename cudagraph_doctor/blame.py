@@ -1,0 +1,87 @@
+"""Whose exception is it: reads the frames of a traceback, cuts ours off, finds the user's line. No torch."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from types import FrameType, TracebackType
+from typing import Literal
+
+from cudagraph_doctor.findings import Location
+
+Owner = Literal["user", "ours", "library"]
+
+_LIBRARIES = frozenset(sys.stdlib_module_names) - {"__main__"} | {"torch", "triton", "numpy", "cuda", "nvtx", "runpy"}
+_PLAYS_USER = ("cudagraph_doctor.reference_models", "cudagraph_doctor.skeletons")
+
+
+def owner(module: str) -> Owner:
+    """Who wrote a module, by its name. The bundled models count as the user's: they are targets."""
+    if module.startswith(_PLAYS_USER):
+        return "user"
+    top = module.partition(".")[0]
+    if top == "cudagraph_doctor":
+        return "ours"
+    return "library" if top in _LIBRARIES else "user"
+
+
+def frames(error: BaseException) -> Iterator[tuple[Owner, FrameType, int]]:
+    """(owner, frame, line) of each frame of the traceback, outermost first."""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        yield owner(frame.f_globals.get("__name__", "")), frame, line
+
+
+def user_location(error: BaseException) -> Location | None:
+    """The user's line nearest to where the error was raised; for a syntax error, the line that does not parse."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return Location(os.path.realpath(error.filename), error.lineno or 0, code=(error.text or "").strip())
+    innermost = None
+    for who, frame, line in frames(error):
+        if who == "user":
+            innermost = (frame, line)
+    if innermost is None:
+        return None
+    frame, line = innermost
+    file = frame.f_code.co_filename
+    code = linecache.getline(file, line, frame.f_globals).strip()
+    return Location(os.path.realpath(file), line, frame.f_code.co_qualname, code)
+
+
+def is_ours(error: BaseException) -> bool:
+    """Whether the error is a bug of this program.
+
+    It is the user's (or the device's) as soon as a frame of his is on the stack, unless we raised something inside his
+    call that torch would not raise: our stand-ins raise RuntimeError where CUDA does, on purpose.
+    """
+    owners = [who for who, _, _ in frames(error) if who != "library"]
+    if "user" not in owners:
+        return True
+    return owners[-1] == "ours" and not isinstance(error, RuntimeError)
+
+
+def user_traceback(error: BaseException) -> str:
+    """The traceback as Python prints it, from the first frame that is the user's; whole if none is."""
+    cut: TracebackType | None = error.__traceback__
+    while cut is not None and owner(cut.tb_frame.f_globals.get("__name__", "")) != "user":
+        cut = cut.tb_next
+    shown = error.with_traceback(cut) if cut is not None else error
+    kept = error.__traceback__
+    try:
+        return "".join(traceback.format_exception(shown))
+    finally:
+        error.__traceback__ = kept
+
+
+def describe(error: BaseException) -> str:
+    """`ValueError: bad shape, at serving/decode.py:12 in step: x.view(3)`, on one line."""
+    message = " ".join(str(error).split())
+    text = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    place = user_location(error)
+    if place is None:
+        return text
+    where = f"{os.path.relpath(place.file, os.path.realpath('.'))}:{place.line}"
+    inside = f" in {place.function}" if place.function and place.function != "<module>" else ""
+    return f"{text}, at {where}{inside}" + (f": {place.code}" if place.code else "")

@@ -1,0 +1,58 @@
+"""Writes renderings: to stdout as wide as it is, to files whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from cudagraph_doctor.errors import UsageError
+from cudagraph_doctor.findings import Report
+from cudagraph_doctor.options import Output
+from cudagraph_doctor.report import REPORTERS
+from cudagraph_doctor.report.view import View
+
+FILE_WIDTH = 100
+
+
+def write(report: Report, outputs: tuple[Output, ...], *, verbose: bool, debug: bool) -> None:
+    """Render once for each output, then write. Raises UsageError if a file cannot be written."""
+    console = Console()
+    screen = View(console.width if console.is_terminal else 80, console.is_terminal, verbose, debug)
+    paper = View(FILE_WIDTH, color=False, verbose=verbose, debug=debug)
+    rendered = [(out.file, REPORTERS[out.format](report, paper if out.file else screen)) for out in outputs]
+    for file, text in rendered:
+        if file is None:
+            _to_stdout(text)
+        else:
+            try:
+                _replace(file, text)
+            except OSError as error:
+                raise UsageError(
+                    f'The report cannot be written to "{file}": {error.strerror}.', fix="Name another file."
+                ) from None
+
+
+def _to_stdout(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader (`| head`) has enough; the exit code still tells. Nothing may be flushed into the pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _replace(file: Path, text: str) -> None:
+    """Write beside it and rename, so that no half file is ever seen; devices and pipes are written to directly."""
+    real = Path(os.path.realpath(file))
+    if real.exists() and not real.is_file():
+        real.write_text(text, encoding="utf-8")
+        return
+    draft = real.with_name(f".{real.name}.{os.getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        os.replace(draft, real)
+    finally:
+        draft.unlink(missing_ok=True)

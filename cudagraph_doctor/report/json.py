@@ -1,0 +1,45 @@
+"""The report as JSON: the product's artifact, read back by `cudagraph-doctor report` (see `load`)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from cudagraph_doctor.errors import UsageError
+from cudagraph_doctor.findings import SCHEMA_VERSION, Report, report_from_json, to_json
+from cudagraph_doctor.report.view import View
+
+_FIX = "Give a file written by `cudagraph-doctor diff --format json=FILE`."
+
+
+def render(report: Report, view: View) -> str:
+    """`schema_version` first, then the report's fields; a newline at the end."""
+    plain = to_json(report)
+    ordered = {"schema_version": plain.pop("schema_version"), **plain}
+    return json.dumps(ordered, indent=2, ensure_ascii=False, default=str) + "\n"
+
+
+def load(path: Path) -> Report:
+    """Read a saved report. Raises UsageError if it is none, is cut short, or is of a newer version."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f'The report "{path}" cannot be read: {error.strerror}.', fix=_FIX) from None
+    except UnicodeDecodeError:
+        raise UsageError(f'"{path}" is no text file.', fix=_FIX) from None
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise UsageError(f'"{path}" is no complete JSON.', seen=str(error), fix=_FIX) from None
+    version = data.get("schema_version") if isinstance(data, dict) else None
+    if not isinstance(version, int):
+        raise UsageError(f'"{path}" is JSON, but no report of cudagraph-doctor: it has no schema_version.', fix=_FIX)
+    if version > SCHEMA_VERSION:
+        raise UsageError(
+            f'"{path}" has schema_version {version}; this version reads up to {SCHEMA_VERSION}.',
+            fix="Upgrade cudagraph-doctor: pip install -U cudagraph-doctor.",
+        )
+    try:
+        return report_from_json(data)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UsageError(
+            f'"{path}" is no whole report of cudagraph-doctor.', seen=f"{type(error).__name__}: {error}", fix=_FIX
+        ) from None

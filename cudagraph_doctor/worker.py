@@ -1,0 +1,210 @@
+"""The child: chooses the backend, loads the target, runs the checks, sends what happens as JSON lines.
+
+`child.py` starts it; `perform` is the same work without a process around it (`--in-process`). What is sent are plain
+dicts with an "event": backend, target, say, stage, advance, journal, journal_clear, outcome, refused (usage), lost (the
+device cannot be used any more).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import faulthandler
+import importlib
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from cudagraph_doctor import blame, environment
+from cudagraph_doctor.checks import CHECKS, Check
+from cudagraph_doctor.errors import DoctorError, Inconclusive, UsageError
+from cudagraph_doctor.findings import Finding, Outcome, Status, to_json
+from cudagraph_doctor.settings import Settings
+
+if TYPE_CHECKING:
+    from cudagraph_doctor.graph.backend import Backend
+
+Send = Callable[[dict[str, Any]], None]
+
+STACKS_SIGNAL = signal.SIGUSR1
+"""On this signal the child writes the stacks of all its threads."""
+
+_DEVICE_IS_GONE = ("illegal memory access", "device-side assert", "misaligned address", "launch failure",
+                   "illegal instruction", "hardware stack error")
+
+
+class Relay:
+    """A `Progress` that sends everything on."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+
+    def say(self, text: str) -> None:
+        """See `Progress.say`."""
+        self._send({"event": "say", "text": text})
+
+    def stage(self, text: str, total: int) -> None:
+        """See `Progress.stage`."""
+        self._send({"event": "stage", "text": text, "total": total})
+
+    def advance(self, text: str = "") -> None:
+        """See `Progress.advance`."""
+        self._send({"event": "advance", "text": text})
+
+    def journal(self, finding: Finding) -> None:
+        """See `Progress.journal`."""
+        self._send({"event": "journal", "finding": to_json(finding)})
+
+    def journal_clear(self) -> None:
+        """See `Progress.journal_clear`."""
+        self._send({"event": "journal_clear"})
+
+
+def choose_backend(name: str) -> tuple[Backend, str]:
+    """The backend to use, and why it is not the GPU ("" if it is, or if the user asked for emulation).
+
+    Raises Inconclusive if "cuda" was asked for and cannot be used here.
+    """
+    if name != "emulated":
+        obstacle = environment.cuda_obstacle()
+        if not obstacle:
+            from cudagraph_doctor.graph.cuda import CudaBackend
+
+            return CudaBackend(), ""
+        if name == "cuda":
+            raise Inconclusive(
+                "The CUDA backend was asked for and cannot be used here.",
+                seen=obstacle,
+                fix="Run on a machine with a GPU (see `cudagraph-doctor env`), or use --backend emulated.",
+            )
+    else:
+        obstacle = ""
+    from cudagraph_doctor.graph.emulated import EmulatedBackend
+
+    return EmulatedBackend(), obstacle
+
+
+def perform(settings: Settings, checks: tuple[str, ...], send: Send) -> None:
+    """Run the checks on the target and send their outcomes; every failure becomes an event, none is raised.
+
+    Only KeyboardInterrupt passes through.
+    """
+    progress = Relay(send)
+    done: list[str] = []
+    try:
+        progress.stage("importing torch", 0)
+        backend, reason = choose_backend(settings.backend)
+        facts = {**environment.runtime(), "backend": backend.name, "backend_reason": reason}
+        send({"event": "backend", "environment": facts})
+        with backend.installed():
+            from cudagraph_doctor import loader
+
+            progress.stage("loading the target", 0)
+            loaded = loader.load(settings, backend.device)
+            send({"event": "target", "target": loaded.description})
+            for warning in loaded.warnings:
+                progress.say(warning)
+            for name in checks:
+                _run_check(name, loaded.target, backend, settings, send)
+                done.append(name)
+    except UsageError as error:
+        send({"event": "refused", "what": error.what, "seen": error.seen, "fix": error.fix,
+              "traceback": error.traceback})
+    except _DeviceGone as error:
+        send({"event": "lost", "reason": str(error), "traceback": error.traceback})
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        for name in checks:
+            if name not in done:
+                send({"event": "outcome", "outcome": to_json(outcome_of_error(name, error))})
+
+
+class _DeviceGone(Exception):
+    """The device reported an error after which its context cannot be used."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(blame.describe(error))
+        self.traceback = blame.user_traceback(error)
+
+
+def _run_check(name: str, target: object, backend: Backend, settings: Settings, send: Send) -> None:
+    started = time.perf_counter()
+    check: Check = importlib.import_module(f"cudagraph_doctor.checks.{CHECKS[name]}")  # type: ignore[assignment]
+    progress = Relay(send)
+    try:
+        outcome = check.run(target, backend, settings, progress)
+    except (KeyboardInterrupt, UsageError):
+        raise
+    except BaseException as error:
+        if isinstance(error, RuntimeError) and any(text in str(error) for text in _DEVICE_IS_GONE):
+            raise _DeviceGone(error) from error
+        outcome = dataclasses.replace(outcome_of_error(name, error), rules=tuple(check.RULES))
+    outcome = dataclasses.replace(outcome, seconds=time.perf_counter() - started)
+    progress.journal_clear()
+    send({"event": "outcome", "outcome": to_json(outcome)})
+
+
+def outcome_of_error(check: str, error: BaseException) -> Outcome:
+    """What an exception that ended a check means: inconclusive if the user can mend it, else our own bug."""
+    trace = blame.user_traceback(error)
+    if isinstance(error, DoctorError):
+        reason = error.what + (f" Seen: {error.seen}." if error.seen else "")
+        return Outcome(check, Status.INCONCLUSIVE, reason, error.fix, traceback=error.traceback or trace)
+    if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError) or "allocate memory" in str(error):
+        return Outcome(
+            check, Status.INCONCLUSIVE, f"Memory ran out: {blame.describe(error)}.",
+            "Name fewer --buckets, take a smaller target (--target-arg), or free the memory that others hold.",
+            traceback=trace,
+        )
+    if blame.is_ours(error):
+        return Outcome(
+            check, Status.ERRORED, f"A bug in cudagraph-doctor: {blame.describe(error)}.",
+            "Please report it, with what --debug prints.", traceback=trace,
+        )
+    return Outcome(
+        check, Status.INCONCLUSIVE, f"The target raised {blame.describe(error)}.",
+        "Mend the target so that this step runs; --debug shows the whole traceback.", traceback=trace,
+    )
+
+
+def main() -> None:
+    """Entry of the child process. The first line of stdin is the job; the end of stdin means that the parent is gone."""
+    job = json.loads(sys.stdin.readline())
+    messages, stacks = int(job["messages_fd"]), int(job["stacks_fd"])
+    for inherited in (messages, stacks):
+        os.set_inheritable(inherited, False)
+    faulthandler.enable(stacks)
+    faulthandler.register(STACKS_SIGNAL, stacks)
+    _die_with_parent()
+    lock = threading.Lock()
+    with os.fdopen(messages, "w", encoding="utf-8") as channel:
+
+        def send(event: dict[str, Any]) -> None:
+            with lock:
+                channel.write(json.dumps(event, default=str) + "\n")
+                channel.flush()
+
+        perform(Settings.from_json(job["settings"]), tuple(job["checks"]), send)
+        send({"event": "done"})
+    sys.stdout.flush()
+
+
+def _die_with_parent() -> None:
+    """Keep the real stdin as the parent's lifeline; the target reads an empty one instead."""
+    lifeline = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)
+
+    def watch() -> None:
+        while os.read(lifeline, 4096):
+            pass
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=watch, name="cudagraph-doctor lifeline", daemon=True).start()
