@@ -1,0 +1,176 @@
+"""Who launched each node: user line, module path and operator, from a separate capture that is watched.
+
+Watching can change what runs (a compiled module captures other kernels under a dispatch mode). So the capture that is
+judged is not this one, and an origin is only believed for nodes that both captures have: see `attach`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from cudagraph_doctor.graph.backend import GraphLog, LiveGraph
+from cudagraph_doctor.graph.callsite import callsite
+from cudagraph_doctor.graph.model import CapturedGraph, Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Nodes that one operator launched, or that were launched between two operators (its `operator` is "")."""
+
+    first: int
+    """Position among the top-level nodes."""
+    stop: int
+    """One past the last."""
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What a watched capture showed."""
+
+    names: tuple[str, ...]
+    """What each top-level node is: kernel name, otherwise its kind."""
+    spans: tuple[Span, ...]
+    """By first node; no node is in two."""
+
+
+class ModulePath:
+    """Which nn.Module is running, by its path from the roots; its class name where no root leads to it."""
+
+    def __init__(self, roots: Mapping[str, torch.nn.Module]) -> None:
+        self._paths: dict[int, str] = {}
+        for root, module in roots.items():
+            for path, inner in module.named_modules():
+                self._paths.setdefault(id(inner), ".".join(part for part in (root, path) if part))
+        self._running: list[str] = []
+
+    @property
+    def current(self) -> str:
+        """The innermost running module's path, "" outside all modules."""
+        return self._running[-1] if self._running else ""
+
+    @contextmanager
+    def followed(self) -> Iterator[None]:
+        """Follow the modules inside the block."""
+        entering = register_module_forward_pre_hook(self._enter)
+        leaving = register_module_forward_hook(self._leave, always_call=True)
+        try:
+            yield
+        finally:
+            entering.remove()
+            leaving.remove()
+
+    def _enter(self, module: torch.nn.Module, args: Any) -> None:
+        self._running.append(self._paths.get(id(module)) or type(module).__name__)
+
+    def _leave(self, module: torch.nn.Module, args: Any, output: Any) -> None:
+        if self._running:
+            self._running.pop()
+
+
+class SpanRecorder(TorchDispatchMode):
+    """Notes after each operator how many nodes the capture has by then.
+
+    Args:
+        modules: who tells the module path.
+        progress: (capture id, number of nodes so far) of the current stream, None if it does not capture.
+    """
+
+    def __init__(self, modules: ModulePath, progress: Callable[[], tuple[int, int] | None]) -> None:
+        super().__init__()
+        self._modules = modules
+        self._progress = progress
+        self._capture: int | None = None
+        self._spans: list[Span] = []
+        self._seen = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operator and note the nodes that came before it and with it."""
+        self._note(Origin(module=self._modules.current))
+        result = func(*args, **(kwargs or {}))
+        self._note(Origin(callsite(), self._modules.current, str(func)))
+        return result
+
+    def take(self, total: int) -> tuple[Span, ...]:
+        """The spans of the capture that has just ended with `total` nodes."""
+        if self._seen < total:
+            self._spans.append(Span(self._seen, total, Origin(module=self._modules.current)))
+        spans, self._spans, self._seen, self._capture = tuple(self._spans), [], 0, None
+        return spans
+
+    def _note(self, origin: Origin) -> None:
+        now = self._progress()
+        if now is None:
+            return
+        capture, nodes = now
+        if capture != self._capture:  # a new one, or a failed one went before
+            self._capture, self._spans, self._seen = capture, [], 0
+        if nodes > self._seen:
+            self._spans.append(Span(self._seen, nodes, origin))
+            self._seen = nodes
+
+
+def trace(
+    log: GraphLog,
+    capture: Callable[[], object],
+    modules: Mapping[str, torch.nn.Module],
+    progress: Callable[[], tuple[int, int] | None],
+    names: Callable[[LiveGraph], tuple[str, ...]],
+) -> list[Trace]:
+    """Run `capture`, which captures graphs while the hooks are in, and tell for each graph who launched its nodes.
+
+    Args:
+        log: the log of the backend whose hooks are in.
+        capture: does the capturing, on this thread.
+        modules: roots of the modules by name ("" for one without a name of its own).
+        progress: see `SpanRecorder`.
+        names: what each top-level node of a captured graph is.
+    """
+    paths = ModulePath(modules)
+    recorder = SpanRecorder(paths, progress)
+    traces: list[Trace] = []
+
+    def captured(live: LiveGraph) -> None:
+        found = names(live)
+        traces.append(Trace(found, recorder.take(len(found))))
+
+    with log.listening(captured=captured), paths.followed(), recorder:
+        capture()
+    return traces
+
+
+def attach(graph: CapturedGraph, trace: Trace) -> CapturedGraph:
+    """The graph with the origins of `trace` at those nodes where both have the same sequence of names.
+
+    Nodes inside a child graph get their parent's origin.
+    """
+    top = [node for node in graph.nodes if node.parent is None]
+    origins: dict[int, Origin] = {}
+    traced = {at: span.origin for span in trace.spans for at in range(span.first, span.stop)}
+    for ours, theirs, count in _agreeing([node.name for node in top], list(trace.names)):
+        for step in range(count):
+            if theirs + step in traced:
+                origins[top[ours + step].index] = traced[theirs + step]
+    nodes = []
+    for node in graph.nodes:
+        if node.parent is not None and node.parent in origins:
+            origins[node.index] = origins[node.parent]
+        nodes.append(dataclasses.replace(node, origin=origins[node.index]) if node.index in origins else node)
+    return dataclasses.replace(graph, nodes=tuple(nodes))
+
+
+def _agreeing(ours: list[str], theirs: list[str]) -> list[tuple[int, int, int]]:
+    """(start in ours, start in theirs, length) of the runs that agree."""
+    if ours == theirs:  # the usual case; matching is quadratic where names repeat
+        return [(0, 0, len(ours))]
+    matcher = difflib.SequenceMatcher(None, ours, theirs, autojunk=False)
+    return [(block.a, block.b, block.size) for block in matcher.get_matching_blocks()]
