@@ -14,7 +14,7 @@ from cudagraph_doctor.findings import Location
 
 Owner = Literal["user", "ours", "library"]
 
-_LIBRARIES = frozenset(sys.stdlib_module_names) - {"__main__"} | {"torch", "triton", "numpy", "cuda", "nvtx", "runpy"}
+_LIBRARIES = frozenset(sys.stdlib_module_names) | {"torch", "triton", "numpy", "cuda", "nvtx"}
 _PLAYS_USER = ("cudagraph_doctor.reference_models", "cudagraph_doctor.skeletons")
 
 

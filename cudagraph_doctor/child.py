@@ -5,6 +5,7 @@ Nothing is left behind: whichever way it ends, the whole group is killed.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import json
 import os
@@ -59,7 +60,7 @@ def run(
     with tempfile.TemporaryFile() as stacks, _closing(messages_read):
         with _closing(messages_write):
             process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _BOOT, *sys.path],
+                [sys.executable, "-u", "-P", "-c", _BOOT, *sys.path],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -91,6 +92,7 @@ def _listen(
     assert process.stdout
     output = process.stdout.fileno()
     deadline = time.monotonic() + timeout_s
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     pending, tail, complete, timed_out = b"", "", False, False
     with selectors.DefaultSelector() as selector:
         selector.register(messages, selectors.EVENT_READ)
@@ -102,7 +104,7 @@ def _listen(
                 if not chunk:
                     selector.unregister(key.fd)
                 elif key.fd == output:
-                    text = chunk.decode(errors="replace")
+                    text = decoder.decode(chunk)
                     tail = (tail + text)[-_TAIL_CHARACTERS:]
                     on_output(text)
                 else:

@@ -1,79 +1,250 @@
 """The command line: options -> Settings, the report to where it was asked for, the exit code. Start of the path.
 
-Next: `examine.py` (Settings -> Report). Nothing here imports torch.
+Next: `examine.py` (Settings -> Report). Nothing here imports torch before a command needs it.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import sys
 import traceback
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 
-from cudagraph_doctor import __version__, options, output, policy
+from cudagraph_doctor import __version__, listing, options, output, policy, scaffold
 from cudagraph_doctor.errors import DoctorError
+from cudagraph_doctor.findings import Report
+from cudagraph_doctor.report import REPORTERS
+from cudagraph_doctor.report.json import load
+from cudagraph_doctor.report.values import without_values
 from cudagraph_doctor.settings import Settings
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def _reads(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """A click callback from a function of `options`."""
+
+    def callback(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+        try:
+            return parse(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+    return callback
+
+
+def _looking_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Options of all commands that show a report."""
+    for option in (
+        click.option("--debug", is_flag=True, help="Show tracebacks and stacks."),
+        click.option("--verbose", is_flag=True, help="Show all the evidence."),
+        click.option("--no-values", is_flag=True, help="Keep values (token ids, ...) out of the report."),
+        click.option(
+            "--format",
+            "outputs",
+            multiple=True,
+            metavar="FORMAT[=FILE]",
+            callback=_reads(options.outputs),
+            help=f"{' or '.join(REPORTERS)}; to stdout, or with =FILE to a file; repeatable.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _running_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Options of all commands that run a target."""
+    for option in (
+        click.option(
+            "--fail-on",
+            type=click.Choice(policy.FAIL_ON),
+            default="error",
+            show_default=True,
+            help="Least severity that makes the exit code 1.",
+        ),
+        click.option("--in-process", is_flag=True, help="Run in this process, for a debugger."),
+        click.option(
+            "--timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            default=1800.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="Stop after this time and show where it hangs.",
+        ),
+        click.option(
+            "--app-dir",
+            type=click.Path(exists=True, file_okay=False),
+            default=".",
+            show_default=True,
+            help="Folder in which modules are looked for first.",
+        ),
+        click.option("--twin", is_flag=True, help="With --fault: its sound twin instead."),
+        click.option(
+            "--fault", default="", metavar="NAME", help="Plant a fault into the bundled model (see `faults`)."
+        ),
+        click.option(
+            "--target-arg",
+            "-a",
+            multiple=True,
+            metavar="NAME=VALUE",
+            callback=_reads(options.pairs),
+            help="Argument for the target's function; repeatable.",
+        ),
+        click.option(
+            "--backend",
+            type=click.Choice(["auto", "cuda", "emulated"]),
+            default="auto",
+            show_default=True,
+            help="auto: the GPU if there is one, else emulated on the CPU.",
+        ),
+        click.option(
+            "--seed", type=int, default=0, show_default=True, help="Seed of the target (if it takes one) and the plan."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="cudagraph-doctor")
 def cli() -> None:
     """Find out why a PyTorch decode loop misbehaves under CUDA Graphs; name the culprit, prove it, say the fix."""
 
 
-_POSITIVE = click.IntRange(min=1)
-
-
 @cli.command()
 @click.argument("spec", default="reference")
-@click.option("--steps", type=_POSITIVE, default=8, show_default=True, help="Decode steps compared for each bucket.")
-@click.option("--buckets", callback=options.sizes, metavar="N,N,...",
-              help="Buckets to look at. Default: the smallest, a middle and the largest.")
-@click.option("--batch-sizes", callback=options.sizes, metavar="N,N,...",
-              help="Batch sizes to play, in this order. Default: an order that finds stale tails.")
+@click.option(
+    "--steps", type=click.IntRange(min=1), default=8, show_default=True, help="Decode steps compared for each bucket."
+)
+@click.option(
+    "--buckets",
+    metavar="N,N,...",
+    callback=_reads(options.sizes),
+    help="Buckets to look at. Default: the smallest, a middle and the largest.",
+)
+@click.option(
+    "--batch-sizes",
+    metavar="N,N,...",
+    callback=_reads(options.sizes),
+    help="Batch sizes to play, in this order. Default: an order that finds stale tails.",
+)
 @click.option("--exhaustive", is_flag=True, help="All buckets.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the target (if it takes one) and the plan.")
-@click.option("--rtol", multiple=True, callback=options.bounds, metavar="[OUTPUT=]X",
-              help="Relative bound for eager against graph, for one output or all; repeatable. Default: the measured noise.")
-@click.option("--atol", multiple=True, callback=options.bounds, metavar="[OUTPUT=]X", help="Absolute bound, likewise.")
-@click.option("--backend", type=click.Choice(["auto", "cuda", "emulated"]), default="auto", show_default=True,
-              help="auto: the GPU if there is one, else emulated on the CPU.")
-@click.option("--target-arg", "-a", multiple=True, callback=options.pairs, metavar="NAME=VALUE",
-              help="Argument for the target's function; repeatable.")
-@click.option("--fault", default="", metavar="NAME", help="Plant a fault into the bundled model (see `faults`).")
-@click.option("--twin", is_flag=True, help="With --fault: its sound twin instead.")
-@click.option("--app-dir", type=click.Path(exists=True, file_okay=False), default=".", show_default=True,
-              help="Folder in which modules are looked for first.")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=1800.0, show_default=True,
-              metavar="SECONDS", help="Stop after this time and show where it hangs.")
-@click.option("--in-process", is_flag=True, help="Run in this process, for a debugger.")
-@click.option("--format", "outputs", multiple=True, callback=options.formats, metavar="FORMAT[=FILE]",
-              help="terminal or json; to stdout, or with =FILE to a file; repeatable.")
-@click.option("--fail-on", type=click.Choice(policy.FAIL_ON), default="error", show_default=True,
-              help="Least severity that makes the exit code 1.")
-@click.option("--no-values", is_flag=True, help="Keep values (token ids, ...) out of the report.")
-@click.option("--debug", is_flag=True, help="Show tracebacks and stacks.")
-@click.option("--verbose", is_flag=True, help="Show all steps and all evidence.")
+@click.option(
+    "--rtol",
+    multiple=True,
+    metavar="[OUTPUT=]X",
+    callback=_reads(options.bounds),
+    help="How far eager and graph may differ, relatively, in one output or all; repeatable. Default: the noise.",
+)
+@click.option(
+    "--atol", multiple=True, metavar="[OUTPUT=]X", callback=_reads(options.bounds), help="The same, absolutely."
+)
+@_running_options
+@_looking_options
 def diff(
-    spec: str, rtol: dict[str, float], atol: dict[str, float], target_arg: dict[str, str], timeout: float,
-    no_values: bool, outputs: tuple[options.Output, ...], fail_on: str, debug: bool, verbose: bool, **plain: Any,
+    rtol: dict[str, float],
+    atol: dict[str, float],
+    target_arg: dict[str, str],
+    timeout: float,
+    fail_on: str,
+    outputs: tuple[options.Output, ...],
+    no_values: bool,
+    verbose: bool,
+    debug: bool,
+    **plain: Any,
 ) -> int:
     """Compare eager decode steps with replays of captured graphs.
 
-    SPEC names the target: package.module:attr, path/file.py:attr, or the bundled model: reference, reference:loop,
-    reference:engine.
+    SPEC names the target: package.module:attr, path/file.py:attr, or the bundled model: reference (the default),
+    reference:loop, reference:engine.
     """
+    if plain["exhaustive"] and plain["buckets"]:
+        raise click.UsageError("--exhaustive looks at all buckets, --buckets at some: give one of them.")
     settings = Settings(
-        check="diff", spec=spec, tolerances=options.tolerances(rtol, atol), target_args=target_arg, timeout_s=timeout,
-        values=not no_values, debug=debug, **plain,
+        check="diff",
+        tolerances=options.tolerances(rtol, atol),
+        target_args=target_arg,
+        timeout_s=timeout,
+        values=not no_values,
+        debug=debug,
+        **plain,
     )
+    report = _examine(settings)
+    _show(report, outputs, no_values=no_values, verbose=verbose, debug=debug)
+    return policy.exit_code(report, fail_on)
+
+
+@cli.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@_looking_options
+def report(file: Path, outputs: tuple[options.Output, ...], no_values: bool, verbose: bool, debug: bool) -> int:
+    """Show a saved report (FILE, from --format json=FILE) again, in any format."""
+    _show(load(file), outputs, no_values=no_values, verbose=verbose, debug=debug)
+    return policy.OK
+
+
+@cli.command()
+def rules() -> None:
+    """List all rules."""
+    output.to_stdout(listing.rules(output.view()))
+
+
+@cli.command()
+@click.argument("code")
+def explain(code: str) -> None:
+    """Show the page of a rule, by CODE (CGD101) or name (frozen-in-graph)."""
+    output.to_stdout(listing.explanation(code, output.view()))
+
+
+@cli.command()
+def faults() -> None:
+    """List the faults that can be planted into the bundled model."""
+    output.to_stdout(listing.faults(output.view()))
+
+
+@cli.command()
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def env(as_json: bool) -> None:
+    """Show what this machine has, what can be checked on it and what cannot."""
+    from cudagraph_doctor import environment
+
+    found = environment.survey()
+    if as_json:
+        output.to_stdout(json.dumps(dataclasses.asdict(found), indent=2) + "\n")
+    else:
+        output.to_stdout(listing.survey(found, output.view()))
+
+
+@cli.command()
+@click.argument("words", nargs=-1, required=True, metavar="[loop|engine] FILE")
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+def init(words: tuple[str, ...], force: bool) -> None:
+    """Write a target skeleton that works as it stands, to be filled in.
+
+    loop (the default): a decode step that can be called with any values; the doctor captures it.
+    engine: an engine with its own captures and its own switch.
+    """
+    if len(words) > 2 or (len(words) == 2 and words[0] not in scaffold.FORMS):
+        raise click.UsageError(f"write: init [{'|'.join(scaffold.FORMS)}] FILE")
+    form = words[0] if len(words) == 2 else scaffold.FORMS[0]
+    file = scaffold.write(form, Path(words[-1]), overwrite=force)
+    output.to_stdout(
+        f"Wrote {file}, a target in {form} form that works as it stands. Try it:\n\n  cudagraph-doctor diff {file}\n"
+    )
+
+
+def _examine(settings: Settings) -> Report:
     from cudagraph_doctor.display import for_stderr
     from cudagraph_doctor.examine import examine
 
-    report = examine(settings, for_stderr())
-    output.write(report, outputs, verbose=verbose, debug=debug)
-    return policy.exit_code(report, fail_on)
+    return examine(settings, for_stderr())
+
+
+def _show(shown: Report, outputs: tuple[options.Output, ...], *, no_values: bool, verbose: bool, debug: bool) -> None:
+    output.write(without_values(shown) if no_values else shown, outputs, verbose=verbose, debug=debug)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -90,9 +261,13 @@ def main(arguments: list[str] | None = None) -> int:
     except DoctorError as error:
         click.echo(f"cudagraph-doctor: {error}", err=True)
         if error.traceback and "--debug" in (sys.argv if arguments is None else arguments):
-            click.echo(error.traceback, err=True)
+            click.echo(f"\n{error.traceback}", err=True, nl=False)
         return error.exit_code
     except Exception:
         traceback.print_exc()
-        click.echo(f"cudagraph-doctor {__version__}: this is a bug of ours; please report it with the lines above.", err=True)
+        click.echo(
+            f"\ncudagraph-doctor {__version__}, Python {sys.version.split()[0]}, {sys.platform}: this is a bug in "
+            "cudagraph-doctor. Please report it with the lines above.",
+            err=True,
+        )
         return policy.OUR_BUG

@@ -30,7 +30,7 @@ def classify(target: object) -> Form:
     if len(complete) == 2:
         raise TargetError(
             f"{_type(target)} has all members of a LoopTarget and all of an EngineTarget; it can be only one.",
-            fix="Remove (or rename) step and graphs for a LoopTarget; buckets, next_inputs or forward for an EngineTarget.",
+            fix="Rename step and graphs for a LoopTarget, or buckets, next_inputs and forward for an EngineTarget.",
         )
     if complete:
         return complete[0]
@@ -39,7 +39,10 @@ def classify(target: object) -> Form:
         raise TargetError(
             f"{_type(target)} is no target: it has no member of a LoopTarget or an EngineTarget.",
             seen=f"public members: {', '.join(_public(target)[:12]) or 'none'}",
-            fix="Give it " + _signatures(LOOP_MEMBERS) + " -- or " + _signatures(ENGINE_MEMBERS)
+            fix="Give it "
+            + _signatures(LOOP_MEMBERS)
+            + " -- or "
+            + _signatures(ENGINE_MEMBERS)
             + ". `cudagraph-doctor init` writes a skeleton.",
         )
     form: Form = "loop" if own["loop"] > own["engine"] else "engine"
@@ -57,7 +60,7 @@ def check(target: object) -> Form:
     form = classify(target)
     for name, signature in {**_REQUIRED[form], **_OPTIONAL[form]}.items():
         member = get(target, name)
-        if member is not _MISSING:
+        if member is not _MISSING and member is not None:
             _check_member(target, name, member, signature)
     return form
 
@@ -90,7 +93,8 @@ def get(target: object, name: str) -> object:
 
 def has(target: object, name: str) -> bool:
     """Whether the target offers the member; one set to None is not offered."""
-    return get(target, name) not in (_MISSING, None)
+    member = get(target, name)
+    return member is not _MISSING and member is not None
 
 
 def sizes(value: object, name: str) -> tuple[int, ...]:
@@ -121,9 +125,9 @@ def _check_member(target: object, name: str, member: object, signature: str) -> 
     if name == "buckets":
         found = sizes(member, f"{owner}.buckets")
         if list(found) != sorted(set(found)):
-            why = "twice the same size" if len(set(found)) < len(found) else "are not ascending"
+            why = "hold a size twice" if len(set(found)) < len(found) else "are not ascending"
             raise TargetError(
-                f"{owner}.buckets {'hold ' + why if 'twice' in why else why}.",
+                f"{owner}.buckets {why}.",
                 seen=_short(found),
                 fix=f"Write {sorted(set(found))}.",
             )
@@ -132,7 +136,7 @@ def _check_member(target: object, name: str, member: object, signature: str) -> 
     elif not signature.startswith("def "):
         if callable(member) and not isinstance(member, Iterable):
             raise TargetError(f"{owner}.{name} is a method.", fix=f"Make it an attribute or a @property: {signature}.")
-    elif member is not None:
+    else:
         _check_method(owner, name, member, signature)
 
 

@@ -70,8 +70,14 @@ class Bar(Display):
         super().__init__()
         self._console = console
         self._bar = Progress(
-            SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
-            TimeElapsedColumn(), console=console, transient=True, redirect_stdout=False,
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            redirect_stdout=False,
         )
         self._task: TaskID | None = None
 
@@ -88,9 +94,7 @@ class Bar(Display):
             self._bar.start()
             self._task = self._bar.add_task("")
         description = f"{self._stage}: {text}" if text else self._stage
-        self._bar.update(
-            self._task, description=description, completed=self._done, total=self._total or None
-        )
+        self._bar.update(self._task, description=description, completed=self._done, total=self._total or None)
 
 
 def for_stderr() -> Display:

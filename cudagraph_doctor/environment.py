@@ -1,18 +1,31 @@
-"""What this machine has, and what can be checked on it. Never raises: what is missing is said.
+"""What this machine has, and what can be checked on it. Nothing raises: what is missing is said.
 
 Importing this module does not import torch; calling its functions does.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
-import importlib.util
 import platform
 import shutil
 import subprocess
+from dataclasses import dataclass
 from typing import Any
 
 _PACKAGES = ("torch", "triton", "cuda-bindings", "cuda-core", "cupti-python", "nvtx")
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The answer of `cudagraph-doctor env`."""
+
+    parts: dict[str, str]
+    """What was looked for -> what was found, or why it cannot be used."""
+    can: tuple[str, ...]
+    """What can be checked here, in sentences."""
+    cannot: tuple[str, ...]
+    """What cannot, and what it takes."""
 
 
 def version(package: str) -> str:
@@ -24,31 +37,12 @@ def version(package: str) -> str:
 
 
 def base() -> dict[str, Any]:
-    """What can be told without importing torch."""
+    """What a report says about the machine if torch could not be asked."""
     return {"python": platform.python_version(), "platform": platform.platform()}
 
 
-def cuda_obstacle() -> str:
-    """Why the CUDA backend cannot be used here, in a sentence; "" if it can. Imports torch."""
-    try:
-        import torch
-    except Exception as error:
-        return f"torch cannot be imported ({type(error).__name__}: {error})"
-    if torch.version.cuda is None:
-        return f"torch {torch.__version__} is a build without CUDA"
-    if not torch.cuda.is_available():
-        return f"torch {torch.__version__} (CUDA {torch.version.cuda}) finds no usable GPU"
-    try:
-        importlib.import_module("cuda.bindings.driver")
-    except Exception as error:
-        major = torch.version.cuda.partition(".")[0]
-        return (f"there is a GPU, but cuda-bindings cannot be imported ({error}): "
-                f"pip install 'cudagraph-doctor[cuda{major}]'")
-    return ""
-
-
 def runtime() -> dict[str, Any]:
-    """What a report says about where it was made. Imports torch."""
+    """What a report says about the machine: `base`, package versions, and the GPU if there is one."""
     facts = base() | {"packages": {name: found for name in _PACKAGES if (found := version(name))}}
     import torch
 
@@ -57,18 +51,93 @@ def runtime() -> dict[str, Any]:
         facts["gpu"] = torch.cuda.get_device_name()
         facts["gpu_count"] = torch.cuda.device_count()
         facts["compute_capability"] = ".".join(map(str, torch.cuda.get_device_capability()))
-        facts["driver"] = _driver()
+        facts["driver"] = _answer("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
     return facts
 
 
-def _driver() -> str:
-    """The driver's version, as nvidia-smi tells it; "" if it does not."""
-    smi = shutil.which("nvidia-smi")
-    if smi is None:
+def gpu_obstacle() -> str:
+    """Why torch cannot use a GPU here, in a sentence; "" if it can."""
+    try:
+        import torch
+    except Exception as error:
+        return f"torch cannot be imported ({type(error).__name__}: {error})"
+    if torch.version.cuda is None:
+        return f"torch {torch.__version__} is a build without CUDA"
+    if not torch.cuda.is_available():
+        return f"torch {torch.__version__} (CUDA {torch.version.cuda}) finds no usable GPU"
+    return ""
+
+
+def cuda_obstacle() -> str:
+    """Why the CUDA backend cannot be used here, in a sentence; "" if it can."""
+    obstacle = gpu_obstacle()
+    if obstacle:
+        return obstacle
+    import torch
+
+    missing = _cannot_import("cuda.bindings.driver")
+    major = (torch.version.cuda or "").partition(".")[0]
+    return f"there is a GPU, but {missing}: pip install 'cudagraph-doctor[cuda{major}]'" if missing else ""
+
+
+def survey() -> Survey:
+    """Look at everything that any command makes use of."""
+    no_torch = _cannot_import("torch")
+    no_gpu = gpu_obstacle()
+    no_backend = cuda_obstacle()
+    no_compiler = _cannot_import("cuda.core")
+    no_cupti = _cannot_import("cupti")
+    nsys = _answer("nsys", "--version")
+    smi = _answer("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+    parts = {
+        "cudagraph-doctor": version("cudagraph-doctor") or "plain checkout, not installed",
+        "Python": platform.python_version(),
+        "torch": no_torch or version("torch"),
+        "GPU and driver": smi or "nvidia-smi finds none",
+        "GPU as torch sees it": no_gpu or runtime()["gpu"],
+        "CUDA of torch": "" if no_torch else runtime()["torch_cuda"] or "none",
+        "cuda-bindings": version("cuda-bindings") or "not installed",
+        "cuda-core": version("cuda-core") or "not installed",
+        "Triton": version("triton") or "not installed",
+        "CUPTI": version("cupti-python") or "cupti-python is not installed",
+        "nsys": nsys or "not found on PATH",
+    }
+    can, cannot = [], []
+    if no_torch:
+        cannot.append(f"any target: {no_torch}.")
+    else:
+        can.append("diff, emulated: targets in plain PyTorch, and your staging code, on the CPU.")
+    if no_backend:
+        cannot.append(f"diff on real graphs: {no_backend}.")
+        cannot.append("Triton and CUDA kernels, overlap of streams, real memory pools: they need the CUDA backend.")
+    else:
+        can.append("diff on real graphs: nodes and parameters are read and patched through cuda-bindings.")
+        if no_compiler:
+            cannot.append(f"the bundled model with its own CUDA kernels: {no_compiler}.")
+        else:
+            can.append("the bundled model with its own CUDA kernels (compiled by NVRTC).")
+    can.append("saved reports (report), rule pages (explain).")
+    if not no_backend and no_cupti:
+        cannot.append(f"which CUDA call made a node, where torch does not tell: {no_cupti}.")
+    return Survey(parts, tuple(can), tuple(cannot))
+
+
+def _cannot_import(module: str) -> str:
+    """Why a module cannot be imported, "" if it can."""
+    try:
+        importlib.import_module(module)
+    except Exception as error:
+        return f"{module} cannot be imported ({' '.join(str(error).split())})"
+    return ""
+
+
+def _answer(*command: str) -> str:
+    """The first line that a command prints, "" if it is not there or fails."""
+    path = shutil.which(command[0])
+    if path is None:
         return ""
     try:
-        asked = [smi, "--query-gpu=driver_version", "--format=csv,noheader"]
-        answer = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=True)
+        done = subprocess.run([path, *command[1:]], capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
         return ""
-    return answer.stdout.strip().partition("\n")[0]
+    return done.stdout.strip().partition("\n")[0]

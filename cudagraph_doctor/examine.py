@@ -83,9 +83,12 @@ class Run:
         if self._lost:
             self._account_for_loss(*self._lost)
         return Report(
-            tool={"name": "cudagraph-doctor", "version": __version__,
-                  "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._started)),
-                  "seconds": round(time.time() - self._started, 3)},
+            tool={
+                "name": "cudagraph-doctor",
+                "version": __version__,
+                "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._started)),
+                "seconds": round(time.time() - self._started, 3),
+            },
             environment=self._environment,
             target=self._target,
             outcomes=tuple(self._outcomes),
@@ -99,15 +102,18 @@ class Run:
     def _account_for_loss(self, how: str, traceback: str) -> None:
         unfinished = self._unfinished()
         if self._pending and unfinished:
-            finding = dataclasses.replace(
-                self._pending, evidence={**self._pending.evidence, "process_lost": how, "rule": "CGD003"}
+            finding = dataclasses.replace(self._pending, evidence={**self._pending.evidence, "process_lost": how})
+            self._outcomes.append(
+                Outcome(
+                    unfinished[0],
+                    Status.FOUND,
+                    reason=f"The process was lost ({how}) in a replay; the finding names what was known by then.",
+                    not_checked=("everything after the loss of the process",),
+                    findings=(finding,),
+                    rules=(finding.code,),
+                    traceback=traceback,
+                )
             )
-            self._outcomes.append(Outcome(
-                unfinished[0], Status.FOUND,
-                reason=f"The process was lost ({how}) while a graph was replayed; the finding names what was known.",
-                not_checked=("everything after the loss of the process",),
-                findings=(finding,), rules=("CGD003", finding.code), traceback=traceback,
-            ))
         where = f" (last seen: {self._last_words})" if self._last_words else ""
         fix = "See what it printed, and the stacks with --debug; --in-process runs it under your debugger."
         if "SIGKILL" in how:

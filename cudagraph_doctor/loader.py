@@ -34,22 +34,43 @@ class Loaded:
 
 
 def load(settings: Settings, device: str) -> Loaded:
-    """Load the target that `settings.spec` names, on `device`. Raises UsageError, TargetError, Inconclusive (memory)."""
+    """Load the target that `settings.spec` names, on `device`.
+
+    Raises UsageError or TargetError if it cannot be loaded or breaks the contract, Inconclusive if memory runs out.
+    """
+    refuse_early(settings)
     named = spec.parse(settings.spec)
     if named.kind == "reference":
         target = _load_reference(named, settings, device)
     else:
-        if settings.fault:
-            raise UsageError(
-                f'--fault {settings.fault} is for the bundled model, not for "{settings.spec}".',
-                fix="Leave --fault out, or use the SPEC reference.",
-            )
         found = spec.resolve(named, settings.app_dir)
         with spec.as_script(named.where):
             target = _make(found, str(named), {"device": device}, settings)
     form = contract.check(target)
     _check_buckets(target, form, settings)
     return Loaded(target, form, _describe(target, form, settings), tuple(contract.misspelt(target, form)))
+
+
+def refuse_early(settings: Settings) -> None:
+    """Raise UsageError on what can be seen to be wrong without importing torch or the target."""
+    named = spec.parse(settings.spec)
+    if settings.twin and not settings.fault:
+        raise UsageError("--twin is the sound twin of a fault, and no fault is named.", fix="Add --fault NAME.")
+    if not settings.fault:
+        return
+    if named.kind != "reference":
+        raise UsageError(
+            f'--fault {settings.fault} is for the bundled model, not for "{settings.spec}".',
+            fix="Leave --fault out, or use the SPEC reference.",
+        )
+    from cudagraph_doctor.reference_models.faults import FAULTS
+
+    names = [fault.name for fault in FAULTS]
+    if settings.fault not in names:
+        raise UsageError(
+            f'There is no planted fault "{settings.fault}".{spec.near(settings.fault, names)}',
+            fix="See `cudagraph-doctor faults` for their names.",
+        )
 
 
 def _load_reference(named: spec.Spec, settings: Settings, device: str) -> object:
@@ -90,9 +111,9 @@ def _make(found: object, name: str, fixed: Mapping[str, object], settings: Setti
             traceback=blame.user_traceback(error),
         ) from error
     if target is None or inspect.isclass(target) or inspect.isawaitable(target):
-        what = "None" if target is None else f"the class {target.__name__}" if inspect.isclass(target) else "a coroutine"
         raise TargetError(
-            f"{name}(...) returned {what}, not a target.",
+            f"{name}(...) did not return a target.",
+            seen=f"it returned {target!r}",
             fix="Return the target object itself (a plain `def` that ends in `return`).",
         )
     return target
@@ -108,7 +129,7 @@ def _is_factory(found: object) -> bool:
 def _arguments(
     found: Callable[..., object], name: str, fixed: Mapping[str, object], settings: Settings
 ) -> dict[str, object]:
-    """The arguments besides `fixed`, converted; `seed` where it is taken. Raises TargetError on one that does not fit."""
+    """The arguments besides `fixed`, converted; `seed` where it is taken. Raises TargetError if one does not fit."""
     try:
         signature = inspect.signature(found, eval_str=True)
     except (TypeError, ValueError, NameError):
@@ -118,9 +139,7 @@ def _arguments(
             return dict(settings.target_args)
     shown = f"{name}{signature}"
     parameters = signature.parameters
-    by_name = {
-        key for key, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
-    }
+    by_name = {key for key, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     converted: dict[str, object] = {}
     for key, text in settings.target_args.items():
@@ -137,12 +156,16 @@ def _arguments(
     if "seed" in by_name and "seed" not in converted:
         converted["seed"] = settings.seed
     if "device" not in by_name and not takes_any:
-        raise TargetError(f"{name} does not take the argument device.", seen=shown, fix="Write: def target(device): ...")
+        raise TargetError(
+            f"{name} does not take the argument device.", seen=shown, fix="Give it one: def target(device): ..."
+        )
     for key, parameter in parameters.items():
         required = parameter.default is parameter.empty and key in by_name
         if required and key not in converted and key not in fixed:
             raise TargetError(
-                f"{name} needs the argument {key}.", seen=shown, fix=f"Add --target-arg {key}=VALUE, or give it a default."
+                f"{name} needs the argument {key}.",
+                seen=shown,
+                fix=f"Add --target-arg {key}=VALUE, or give it a default.",
             )
     return converted
 

@@ -1,4 +1,4 @@
-"""Command-line values that click has no type for: sizes, `k=v`, tolerances, formats. Raises click's usage errors."""
+"""Reads command-line values: sizes, `name=value`, bounds, formats. Each raises ValueError, in words for the user."""
 
 from __future__ import annotations
 
@@ -7,40 +7,38 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-
 from cudagraph_doctor.report import REPORTERS
 from cudagraph_doctor.settings import Tolerance
 from cudagraph_doctor.spec import near
 
 
-def sizes(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, ...]:
+def sizes(text: str | None) -> tuple[int, ...]:
     """`1,2,4` as integers >= 1."""
     if text is None:
         return ()
     try:
         found = tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise click.BadParameter(f'"{text}" is no list of integers; write 1,2,4.') from None
+        raise ValueError(f'"{text}" is no list of integers; write 1,2,4.') from None
     if min(found) < 1:
-        raise click.BadParameter(f"{min(found)} is below 1.")
+        raise ValueError(f"{min(found)} is below 1.")
     return found
 
 
-def pairs(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
-    """`k=v`, repeated."""
+def pairs(texts: Iterable[str]) -> dict[str, str]:
+    """`name=value`, repeated."""
     found: dict[str, str] = {}
     for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key.isidentifier():
-            raise click.BadParameter(f'"{text}" is not of the form name=value.')
-        if key in found:
-            raise click.BadParameter(f'"{key}" is given twice.')
-        found[key] = value
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise ValueError(f'"{text}" is not of the form name=value.')
+        if name in found:
+            raise ValueError(f'"{name}" is given twice.')
+        found[name] = value
     return found
 
 
-def bounds(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, float]:
+def bounds(texts: Iterable[str]) -> dict[str, float]:
     """`0.01` for all outputs (key ""), `logits=0.01` for one."""
     found: dict[str, float] = {}
     for text in texts:
@@ -50,9 +48,9 @@ def bounds(context: click.Context, parameter: click.Parameter, texts: tuple[str,
         except ValueError:
             value = -1.0
         if not 0 <= value < float("inf") or (equals and not name):
-            raise click.BadParameter(f'"{text}" is no bound; write 0.01, or OUTPUT=0.01.')
+            raise ValueError(f'"{text}" is no bound; write 0.01, or OUTPUT=0.01.')
         if name in found:
-            raise click.BadParameter(f"given twice for {name or 'all outputs'}.")
+            raise ValueError(f"two bounds for {name or 'all outputs'}.")
         found[name] = value
     return found
 
@@ -74,20 +72,18 @@ class Output:
     """None: stdout."""
 
 
-def formats(context: click.Context, parameter: click.Parameter, texts: Iterable[str]) -> tuple[Output, ...]:
+def outputs(texts: Iterable[str]) -> tuple[Output, ...]:
     """`terminal`, `json`, `json=FILE`, repeated. The terminal text goes to stdout unless another format does."""
     found: list[Output] = []
     for text in texts:
         name, equals, file = text.partition("=")
         if name not in REPORTERS:
-            raise click.BadParameter(f'there is no format "{name}".{near(name, REPORTERS)} Known: {", ".join(REPORTERS)}.')
-        if equals:
-            found.append(Output(name, _writable(file)))
-        else:
-            found.append(Output(name, None))
+            known = ", ".join(REPORTERS)
+            raise ValueError(f'there is no format "{name}".{near(name, REPORTERS)} Known: {known}.')
+        found.append(Output(name, _writable(file) if equals else None))
     to_stdout = [output.format for output in found if output.file is None]
     if len(to_stdout) > 1:
-        raise click.BadParameter(f"both {' and '.join(to_stdout)} would go to stdout; give one a file: FORMAT=FILE.")
+        raise ValueError(f"{' and '.join(to_stdout)} would both go to stdout; give one a file: FORMAT=FILE.")
     return tuple(found if to_stdout else [Output("terminal", None), *found])
 
 
@@ -95,9 +91,9 @@ def _writable(file: str) -> Path:
     """Refuse now what could not be written after a long run; nothing is created yet."""
     path = Path(file)
     if not file or path.is_dir():
-        raise click.BadParameter(f'"{file}" is no file to write to.')
+        raise ValueError(f'"{file}" is no file to write to.')
     if not path.parent.is_dir():
-        raise click.BadParameter(f'the folder "{path.parent}" does not exist.')
+        raise ValueError(f'the folder "{path.parent}" does not exist.')
     if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise click.BadParameter(f'"{file}" cannot be written (no permission).')
+        raise ValueError(f'"{file}" cannot be written (no permission).')
     return path

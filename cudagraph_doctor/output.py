@@ -14,18 +14,23 @@ from cudagraph_doctor.options import Output
 from cudagraph_doctor.report import REPORTERS
 from cudagraph_doctor.report.view import View
 
-FILE_WIDTH = 100
+_FILE_WIDTH = 100
+
+
+def view(*, verbose: bool = False, debug: bool = False) -> View:
+    """How stdout can be written to: in color and as wide as the terminal, else plainly and 80 columns wide."""
+    console = Console()
+    return View(console.width if console.is_terminal else 80, console.is_terminal, verbose, debug)
 
 
 def write(report: Report, outputs: tuple[Output, ...], *, verbose: bool, debug: bool) -> None:
     """Render once for each output, then write. Raises UsageError if a file cannot be written."""
-    console = Console()
-    screen = View(console.width if console.is_terminal else 80, console.is_terminal, verbose, debug)
-    paper = View(FILE_WIDTH, color=False, verbose=verbose, debug=debug)
+    screen = view(verbose=verbose, debug=debug)
+    paper = View(_FILE_WIDTH, color=False, verbose=verbose, debug=debug)
     rendered = [(out.file, REPORTERS[out.format](report, paper if out.file else screen)) for out in outputs]
     for file, text in rendered:
         if file is None:
-            _to_stdout(text)
+            to_stdout(text)
         else:
             try:
                 _replace(file, text)
@@ -35,12 +40,13 @@ def write(report: Report, outputs: tuple[Output, ...], *, verbose: bool, debug: 
                 ) from None
 
 
-def _to_stdout(text: str) -> None:
+def to_stdout(text: str) -> None:
+    """Write to stdout; a reader that has had enough (`| head`) is no error."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader (`| head`) has enough; the exit code still tells. Nothing may be flushed into the pipe at exit.
+        # Nothing may be flushed into the pipe at exit; the exit code still tells.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

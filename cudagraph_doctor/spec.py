@@ -1,4 +1,4 @@
-"""SPEC -> the object it names: `package.module:attr`, `path/file.py:attr`. Imports the user's module; nothing is called.
+"""SPEC -> the object it names: `package.module:attr`, `path/file.py:attr`. Imports the user's module, calls nothing.
 
 The bundled models (`reference`) are named here too, and loaded by `loader.py`, the next file on the path.
 """
@@ -70,7 +70,9 @@ def parse(text: str) -> Spec:
         )
     attr = _checked_attr(text, tail) if ":" in text else DEFAULT_ATTR
     if not all(part.isidentifier() for part in head.split(".")):
-        raise UsageError(f'"{head}" in "{text}" is no module name.', fix="Write package.module:attr or path/file.py:attr.")
+        raise UsageError(
+            f'"{head}" in "{text}" is no module name.', fix="Write package.module:attr or path/file.py:attr."
+        )
     return Spec("module", head, attr)
 
 

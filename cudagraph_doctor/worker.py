@@ -33,8 +33,14 @@ Send = Callable[[dict[str, Any]], None]
 STACKS_SIGNAL = signal.SIGUSR1
 """On this signal the child writes the stacks of all its threads."""
 
-_DEVICE_IS_GONE = ("illegal memory access", "device-side assert", "misaligned address", "launch failure",
-                   "illegal instruction", "hardware stack error")
+_DEVICE_IS_GONE = (
+    "illegal memory access",
+    "device-side assert",
+    "misaligned address",
+    "launch failure",
+    "illegal instruction",
+    "hardware stack error",
+)
 
 
 class Relay:
@@ -112,8 +118,9 @@ def perform(settings: Settings, checks: tuple[str, ...], send: Send) -> None:
                 _run_check(name, loaded.target, backend, settings, send)
                 done.append(name)
     except UsageError as error:
-        send({"event": "refused", "what": error.what, "seen": error.seen, "fix": error.fix,
-              "traceback": error.traceback})
+        send(
+            {"event": "refused", "what": error.what, "seen": error.seen, "fix": error.fix, "traceback": error.traceback}
+        )
     except _DeviceGone as error:
         send({"event": "lost", "reason": str(error), "traceback": error.traceback})
     except KeyboardInterrupt:
@@ -134,7 +141,7 @@ class _DeviceGone(Exception):
 
 def _run_check(name: str, target: object, backend: Backend, settings: Settings, send: Send) -> None:
     started = time.perf_counter()
-    check: Check = importlib.import_module(f"cudagraph_doctor.checks.{CHECKS[name]}")  # type: ignore[assignment]
+    check: Check = importlib.import_module(f"cudagraph_doctor.checks.{CHECKS[name]}")
     progress = Relay(send)
     try:
         outcome = check.run(target, backend, settings, progress)
@@ -157,23 +164,31 @@ def outcome_of_error(check: str, error: BaseException) -> Outcome:
         return Outcome(check, Status.INCONCLUSIVE, reason, error.fix, traceback=error.traceback or trace)
     if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError) or "allocate memory" in str(error):
         return Outcome(
-            check, Status.INCONCLUSIVE, f"Memory ran out: {blame.describe(error)}.",
+            check,
+            Status.INCONCLUSIVE,
+            f"Memory ran out: {blame.describe(error)}.",
             "Name fewer --buckets, take a smaller target (--target-arg), or free the memory that others hold.",
             traceback=trace,
         )
     if blame.is_ours(error):
         return Outcome(
-            check, Status.ERRORED, f"A bug in cudagraph-doctor: {blame.describe(error)}.",
-            "Please report it, with what --debug prints.", traceback=trace,
+            check,
+            Status.ERRORED,
+            f"A bug in cudagraph-doctor: {blame.describe(error)}.",
+            "Please report it, with what --debug prints.",
+            traceback=trace,
         )
     return Outcome(
-        check, Status.INCONCLUSIVE, f"The target raised {blame.describe(error)}.",
-        "Mend the target so that this step runs; --debug shows the whole traceback.", traceback=trace,
+        check,
+        Status.INCONCLUSIVE,
+        f"The target raised {blame.describe(error)}.",
+        "Mend the target so that this step runs; --debug shows the whole traceback.",
+        traceback=trace,
     )
 
 
 def main() -> None:
-    """Entry of the child process. The first line of stdin is the job; the end of stdin means that the parent is gone."""
+    """Entry of the child: the first line of stdin is the job, the end of stdin means that the parent is gone."""
     job = json.loads(sys.stdin.readline())
     messages, stacks = int(job["messages_fd"]), int(job["stacks_fd"])
     for inherited in (messages, stacks):
@@ -191,7 +206,6 @@ def main() -> None:
 
         perform(Settings.from_json(job["settings"]), tuple(job["checks"]), send)
         send({"event": "done"})
-    sys.stdout.flush()
 
 
 def _die_with_parent() -> None:
@@ -200,7 +214,6 @@ def _die_with_parent() -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    sys.stdin = open(0, encoding="utf-8", closefd=False)
 
     def watch() -> None:
         while os.read(lifeline, 4096):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +16,7 @@ from rich.text import Text
 from cudagraph_doctor.findings import Culprit, Finding, Outcome, Proof, Report, Severity, Status, Step
 from cudagraph_doctor.policy import is_incomplete
 from cudagraph_doctor.report import paths
+from cudagraph_doctor.report.layout import lay_out
 from cudagraph_doctor.report.view import View
 from cudagraph_doctor.rules import RULES
 
@@ -31,15 +31,8 @@ _FEW = 5
 
 
 def render(report: Report, view: View) -> str:
-    """The text; without escape codes and with stable line breaks unless `view.color`."""
-    out = io.StringIO()
-    console = Console(
-        file=out, width=view.width, force_terminal=view.color, color_system="standard" if view.color else None,
-        highlight=False, markup=False, emoji=False, legacy_windows=False,
-    )
-    for part in _parts(report, view):
-        console.print(part)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    """The text."""
+    return lay_out(_parts(report, view), view)
 
 
 def _parts(report: Report, view: View) -> Iterator[RenderableType]:

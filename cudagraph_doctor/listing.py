@@ -1,0 +1,78 @@
+"""What the small commands print: the tables of rules, of planted faults and of this machine; a rule's page."""
+
+from __future__ import annotations
+
+import importlib.resources
+from typing import TYPE_CHECKING
+
+from rich.console import RenderableType
+from rich.markdown import Markdown
+from rich.table import Table
+from rich.text import Text
+
+from cudagraph_doctor.errors import UsageError
+from cudagraph_doctor.report.layout import lay_out
+from cudagraph_doctor.report.view import View
+from cudagraph_doctor.rules import RULES
+from cudagraph_doctor.spec import near
+
+if TYPE_CHECKING:
+    from cudagraph_doctor.environment import Survey
+
+
+def rules(view: View) -> str:
+    """Code, severity, name and summary of each rule."""
+    table = _table("Code", "Severity", "Name", "Finds")
+    for rule in RULES.values():
+        table.add_row(rule.code, rule.severity.value, rule.name, rule.summary)
+    return lay_out([table], view)
+
+
+def explanation(code: str, view: View) -> str:
+    """The page of a rule. Raises UsageError if there is no such code or name."""
+    rule = RULES.get(code.upper()) or next((rule for rule in RULES.values() if rule.name == code.lower()), None)
+    if rule is None:
+        known = [*RULES, *(rule.name for rule in RULES.values())]
+        raise UsageError(
+            f'There is no rule "{code}".{near(code.upper(), known) or near(code, known)}',
+            fix="See `cudagraph-doctor rules` for all codes.",
+        )
+    page = importlib.resources.files("cudagraph_doctor.rule_docs") / f"{rule.code}.md"
+    return lay_out([Markdown(page.read_text(encoding="utf-8"))], view)
+
+
+def faults(view: View) -> str:
+    """The faults that `--fault` plants, with the rule that each triggers and the culprit to be named."""
+    from cudagraph_doctor.reference_models.faults import FAULTS
+
+    table = _table("Fault", "Rule", "Culprit", "Forms", "Emulated", "What is planted")
+    for fault in FAULTS:
+        seen = "yes" if fault.emulated else "no"
+        table.add_row(fault.name, fault.rule, fault.culprit, ", ".join(fault.forms), seen, fault.summary)
+    return lay_out([table], view)
+
+
+def survey(found: Survey, view: View) -> str:
+    """What is here, and what can be checked with it."""
+    table = _table("Part", "Found")
+    for name, value in found.parts.items():
+        table.add_row(name, value)
+    parts: list[RenderableType] = [table]
+    for title, sentences in (("Can be checked here:", found.can), ("Cannot be checked here:", found.cannot)):
+        if sentences:
+            parts += [Text(""), Text(title, "bold"), *_bullets(sentences)]
+    return lay_out(parts, view)
+
+
+def _bullets(sentences: tuple[str, ...]) -> list[RenderableType]:
+    bullets = Table.grid(padding=(0, 1))
+    for sentence in sentences:
+        bullets.add_row("  -", Text(sentence))
+    return [bullets]
+
+
+def _table(*titles: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    return table

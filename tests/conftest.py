@@ -1,0 +1,126 @@
+"""Fixtures that several test files share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+_FAKE_TORCH = """
+class version:
+    cuda = None
+class cuda:
+    is_available = staticmethod(lambda: False)
+__version__ = "0"
+"""
+
+_FAKES = """
+# Loaded by Python at start-up: an emulated backend that does nothing, and a `diff` that does what the target says.
+import contextlib, sys, types
+
+backend = types.ModuleType("cudagraph_doctor.graph.emulated")
+class EmulatedBackend:
+    name, device = "emulated", "cpu:0"
+    @contextlib.contextmanager
+    def installed(self):
+        sys.backend_is_in = True
+        yield
+backend.EmulatedBackend = EmulatedBackend
+sys.modules[backend.__name__] = backend
+
+check = types.ModuleType("cudagraph_doctor.checks.eager_diff")
+check.NAME, check.RULES, check.NEEDS = "diff", ("CGD101", "CGD107"), frozenset({"target"})
+def run(target, backend, settings, progress):
+    from cudagraph_doctor.findings import Outcome, Status
+    return target.behave(progress, settings) or Outcome("diff", Status.PASSED)
+check.run = run
+sys.modules[check.__name__] = check
+"""
+
+_TARGET = """
+import ctypes, os, signal, sys, time
+from cudagraph_doctor.errors import Inconclusive
+from cudagraph_doctor.findings import Culprit, Finding, Outcome, Proof, Severity, Status
+
+FROZEN = Finding("CGD101", "It is frozen.", Severity.ERROR, Proof.CONFIRMED, "Copy it.", Culprit("input", "slots"))
+
+class Target:
+    def reset(self): pass
+    def step(self, i, n): return {behaviour!r}
+    def graphs(self, on): pass
+    def behave(self, progress, settings):
+{body}
+
+def target(device):
+    return Target()
+"""
+
+
+@dataclass(frozen=True)
+class FakeWorld:
+    """Runs the program as a user would, in real processes, with a fake backend and a fake `diff` in them."""
+
+    folder: Path
+    environment: dict[str, str] = field(repr=False)
+
+    def target(self, body: str) -> str:
+        """Write a target whose check does `body` (with `progress` and `settings` at hand); returns its SPEC."""
+        indented = "\n".join(f"        {line}" for line in body.splitlines())
+        (self.folder / "naughty.py").write_text(_TARGET.format(body=indented, behaviour=body))
+        return "naughty.py"
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Start `cudagraph-doctor WORDS`, in a group of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "cudagraph_doctor", *words],
+            cwd=self.folder,
+            env=self.environment,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run `cudagraph-doctor WORDS` to its end."""
+        with self.start(*words) as process:
+            out, err = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+    def diff(self, body: str, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run `diff` on a target whose check does `body`."""
+        return self.run("diff", self.target(body), *words)
+
+
+@pytest.fixture
+def fake_world(tmp_path: Path) -> FakeWorld:
+    """A folder to work in, where the program's backend and check are fakes and nothing imports torch."""
+    fakes = tmp_path / "fakes"
+    fakes.mkdir()
+    (fakes / "torch.py").write_text(_FAKE_TORCH)
+    (fakes / "sitecustomize.py").write_text(_FAKES)
+    folder = tmp_path / "work"
+    folder.mkdir()
+    root = str(Path(__file__).resolve().parent.parent)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(fakes), root]), "COLUMNS": "80"}
+    return FakeWorld(folder, environment)
+
+
+@pytest.fixture
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
+    """Work in an empty folder; returns a function that writes files into it."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(name: str, text: str) -> Path:
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+    return write
