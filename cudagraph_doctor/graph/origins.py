@@ -86,7 +86,7 @@ class SpanRecorder(TorchDispatchMode):
     """
 
     def __init__(self, modules: ModulePath, progress: Callable[[], tuple[int, int] | None]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call, unused-ignore]
         self._modules = modules
         self._progress = progress
         self._capture: int | None = None
