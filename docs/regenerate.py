@@ -1,0 +1,116 @@
+"""Puts the program's real output into the README and the docs: between `<!-- KIND ARGUMENT -->` and `<!-- end -->`.
+
+Kinds: `run COMMAND` (what the command prints to stdout, and its exit code if that is not 0), `file PATH` (a file of the
+repository), `rules` and `faults` (tables). Run it from anywhere; `--check` writes nothing and names the pages that are
+stale. Commands run as on a machine without a GPU, 100 columns wide; times are masked, so the output is stable.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from cudagraph_doctor.rules import RULES
+
+ROOT = Path(__file__).resolve().parents[1]
+BLOCK = re.compile(
+    r"(?P<open><!-- (?P<kind>\w+)(?: (?P<argument>.+?))? -->\n)(?P<old>.*?)(?P<close><!-- end -->)", re.S
+)
+_SECONDS = re.compile(r"\b\d+(\.\d+)? s\b")
+
+
+def pages() -> list[Path]:
+    """The README and every Markdown file below docs."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def regenerated(page: Path) -> str:
+    """The text of the page with all of its blocks made anew."""
+
+    def fill(block: re.Match[str]) -> str:
+        return block["open"] + made(block["kind"], block["argument"] or "", page) + block["close"]
+
+    return BLOCK.sub(fill, page.read_text())
+
+
+def made(kind: str, argument: str, page: Path) -> str:
+    """What belongs into a block."""
+    if kind == "run":
+        return fenced("console", f"$ {argument}\n{output(argument)}")
+    if kind == "file":
+        return fenced(Path(argument).suffix.removeprefix(".").replace("py", "python"), (ROOT / argument).read_text())
+    table = {"rules": rules, "faults": faults}[kind]
+    return table(os.path.relpath(ROOT / "docs" / "rules", page.parent))
+
+
+def fenced(language: str, text: str) -> str:
+    """A code block."""
+    return f"```{language}\n{text.strip()}\n```\n"
+
+
+@functools.cache
+def output(command: str) -> str:
+    """What `cudagraph-doctor ...` prints, and how it ended."""
+    program, *arguments = shlex.split(command)
+    assert program == "cudagraph-doctor", command
+    done = subprocess.run(
+        [sys.executable, "-m", "cudagraph_doctor", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "100", "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode not in (0, 1):
+        raise RuntimeError(f"{command}\nended with {done.returncode}:\n{done.stderr}")
+    ending = f"\n$ echo $?\n{done.returncode}" if done.returncode else ""
+    return _SECONDS.sub("… s", done.stdout).rstrip() + ending
+
+
+def rules(to_pages: str) -> str:
+    """All rules, each linked to its page."""
+    rows = ["| code | name | severity | check | finds |", "| --- | --- | --- | --- | --- |"]
+    for rule in RULES.values():
+        link = f"[{rule.code}]({to_pages}/{rule.code}.md)"
+        rows.append(f"| {link} | {rule.name} | {rule.severity.value} | `{rule.check}` | {rule.summary} |")
+    return "\n".join(rows) + "\n"
+
+
+def faults(to_pages: str) -> str:
+    """All planted faults, with the rule and the culprit, and the backends that can see them."""
+    from cudagraph_doctor.reference_models.faults import FAULTS
+
+    rows = ["| fault | what is planted | rule | culprit | forms | backends that see it |"]
+    rows.append("| --- | --- | --- | --- | --- | --- |")
+    for fault in FAULTS:
+        link = f"[{fault.rule}]({to_pages}/{fault.rule}.md)"
+        backends = "cuda, emulated" if fault.emulated else "cuda"
+        cells = (f"`{fault.name}`", fault.summary, link, fault.culprit, ", ".join(fault.forms), backends)
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n"
+
+
+def main() -> int:
+    """Regenerate, or with `--check` only tell: 1 if a page is stale."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    check = parser.parse_args().check
+    stale = 0
+    for page in pages():
+        text = regenerated(page)
+        if text != page.read_text():
+            print(page.relative_to(ROOT), "is stale" if check else "regenerated")
+            stale += 1
+            if not check:
+                page.write_text(text)
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
