@@ -10,7 +10,7 @@ import torch
 from cudagraph_doctor.errors import Inconclusive, UsageError
 from cudagraph_doctor.graph.backend import Backend, LiveGraph
 from cudagraph_doctor.proof.schedule import choose
-from cudagraph_doctor.proof.subject import Held, Outputs, Planned
+from cudagraph_doctor.proof.subject import Held, Outputs, Planned, hold
 from cudagraph_doctor.walk import walk
 
 
@@ -40,7 +40,7 @@ class EngineSubject:
 
     def _note(self, live: LiveGraph) -> None:
         around = {**walk(self.roots()).tensors, **self.named()}
-        self._held[live.ordinal] = Held(live, around, frozenset(), {p: t.data_ptr() for p, t in around.items()})
+        self._held[live.ordinal] = hold(live, around)
 
     def plan(self, steps: int, keys: Sequence[int], sizes: Sequence[int], exhaustive: bool) -> list[Planned]:
         """See `Subject.plan`. Without `--batch-sizes`, the target's `batch_sizes` in an order that shrinks and grows."""
@@ -48,7 +48,7 @@ class EngineSubject:
             raise UsageError("an EngineTarget has no list of buckets", fix="choose rows with --batch-sizes instead")
         order = list(sizes)
         if not order:
-            known = sorted({int(n) for n in getattr(self.target, "batch_sizes", (1, 2, 3, 4, 8))})
+            known = sorted({int(n) for n in getattr(self.target, "batch_sizes", (1, 2, 3, 4, 5, 7, 8))})
             few = choose(known, exhaustive)
             order = [n for big in reversed(few) for n in (big, _before(known, big), known[0], big)]
         key = getattr(self.target, "key", None)

@@ -14,7 +14,7 @@ from cudagraph_doctor.errors import Inconclusive, TargetError
 from cudagraph_doctor.graph.backend import Backend, LiveGraph
 from cudagraph_doctor.proof.compare import same_bits
 from cudagraph_doctor.proof.schedule import choose, schedule
-from cudagraph_doctor.proof.subject import Held, Outputs, Planned
+from cudagraph_doctor.proof.subject import Held, Outputs, Planned, hold
 from cudagraph_doctor.walk import walk
 
 
@@ -202,7 +202,7 @@ class LoopSubject:
             outputs = self.target.forward(static)
         inputs = tree.tensors(static)
         around = {**walk(self.roots()).tensors, **self.named(), **inputs}
-        held = Held(seen[-1], around, frozenset(inputs), {p: t.data_ptr() for p, t in around.items()})
+        held = hold(seen[-1], around, inputs)
         # the step's own values go with `values`; what update rebound to is in `static`, and held
         return _Capture(graph, static, outputs, held)
 
@@ -285,7 +285,7 @@ class RunnerSubject(LoopSubject):
     def _watch(self) -> Any:
         def captured(live: LiveGraph) -> None:
             around = {**walk(self.roots()).tensors, **self.named()}
-            self._held[live.ordinal] = Held(live, around, frozenset(), {p: t.data_ptr() for p, t in around.items()})
+            self._held[live.ordinal] = hold(live, around)
 
         return self._backend.log.listening(captured=captured)
 

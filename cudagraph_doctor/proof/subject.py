@@ -33,7 +33,7 @@ class Planned:
 class Held:
     """What a graph's surroundings looked like when it was captured.
 
-    The tensors are held: a buffer that the user drops later stays mapped, so that the replay reads old bytes instead of
+    The memory is held: a buffer that the user drops later stays mapped, so that the replay reads old bytes instead of
     somebody else's, and the process lives to name it.
     """
 
@@ -42,8 +42,12 @@ class Held:
     """By attribute path (or input path)."""
     inputs: frozenset[str] = frozenset()
     """Those of `tensors` that are static inputs."""
-    addresses: dict[str, int] = field(default_factory=dict)
-    """Where each tensor pointed then: `tensor.set_` and `tensor.data =` move the same object."""
+
+
+def hold(live: LiveGraph, tensors: Mapping[str, torch.Tensor], inputs: Iterable[str] = ()) -> Held:
+    """Hold aliases: `tensor.set_` and `tensor.data =` would move the objects themselves."""
+    with torch.no_grad():
+        return Held(live, {path: tensor.detach() for path, tensor in tensors.items()}, frozenset(inputs))
 
 
 class Subject(Protocol):

@@ -1,0 +1,304 @@
+"""`diff`: run each step eagerly and by graph; where do they part, and who did it?
+
+Reads downwards: `run` plans and estimates, `_Collector` runs the arms of each step and diagnoses the bad ones (torch),
+`proof.verdict.judge` says what a step is (plain), `wording` turns a diagnosis into a finding (plain). The free-running
+pass at the end is for what teacher-forced steps cannot show: kept outputs and ordering.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cudagraph_doctor.errors import DoctorError, Inconclusive
+from cudagraph_doctor.findings import Finding, Outcome, Status, Step
+from cudagraph_doctor.graph.backend import Backend
+from cudagraph_doctor.loader import classify
+from cudagraph_doctor.progress import Progress
+from cudagraph_doctor.proof.arms import Arm, Arms, Result, same_state
+from cudagraph_doctor.proof.compare import Level, compare
+from cudagraph_doctor.proof.diagnose import Diagnosis, Doctor
+from cudagraph_doctor.proof.engine import EngineSubject
+from cudagraph_doctor.proof.free_run import free_run_findings
+from cudagraph_doctor.proof.loop import LoopSubject, RunnerSubject
+from cudagraph_doctor.proof.nodes import first_unlike
+from cudagraph_doctor.proof.probes import first_diverging_module
+from cudagraph_doctor.proof.state_diff import StateDifference, state_difference
+from cudagraph_doctor.proof.subject import Planned
+from cudagraph_doctor.proof.verdict import Gap, Kind, StepRecord, judge, needs_fresh
+from cudagraph_doctor.proof.wording import Case, explain, numerics_note, reset_finding, unknown_note
+from cudagraph_doctor.settings import Settings
+
+NAME = "diff"
+RULES = ("CGD001", "CGD002", "CGD101", "CGD102", "CGD103", "CGD104", "CGD105", "CGD106", "CGD107")
+NEEDS = frozenset({"target"})
+
+_HORIZON = 6
+"""Eager steps run on from a differing state to see whether it does harm."""
+_REPEATS = 3
+"""Further pairs of runs before a measured finding is spoken."""
+_MAX_DIAGNOSES = 4
+"""Bad steps diagnosed from scratch; later ones are compared with the culprits known by then."""
+
+_VERDICTS = {
+    Kind.CLEAN: "clean", Kind.NUMERICS: "note", Kind.HARMLESS: "note", Kind.UNKNOWN: "inconclusive",
+    Kind.FROZEN: "finding", Kind.DIFFERS: "finding", Kind.UNTOLD: "finding", Kind.UNSTABLE: "finding",
+}
+
+
+def run(target: Any, backend: Backend, settings: Settings, progress: Progress) -> Outcome:
+    """Compare the target's steps eagerly and by graph.
+
+    Args:
+        target: a LoopTarget or an EngineTarget.
+        backend: its hooks are in since before the target's module was imported.
+        settings: steps, buckets, batch sizes, tolerances.
+        progress: told what is done.
+
+    Raises:
+        DoctorError: the target does not keep the contract, or cannot be compared.
+    """
+    subject = subject_of(target, backend)
+    return _Collector(subject, backend, settings, progress).collect()
+
+
+def subject_of(target: Any, backend: Backend) -> LoopSubject | EngineSubject:
+    """The target as a subject."""
+    if classify(target) == "engine":
+        return EngineSubject(target, backend)
+    return RunnerSubject(target, backend) if hasattr(target, "graphed") else LoopSubject(target, backend)
+
+
+@dataclass(slots=True)
+class _Bad:
+    """A bad step's facts, kept until all steps are seen."""
+
+    at: Planned
+    kind: Kind
+    record: StepRecord
+    diagnosis: Diagnosis
+    module: str = ""
+    steps: list[int] = field(default_factory=list)
+
+
+class _Collector:
+    def __init__(
+        self, subject: LoopSubject | EngineSubject, backend: Backend, settings: Settings, progress: Progress
+    ) -> None:
+        self.subject = subject
+        self.backend = backend
+        self.settings = settings
+        self.progress = progress
+        self.arms = Arms(subject, backend)
+        self.doctor = Doctor(self.arms, self.gap)
+        self.bad: list[_Bad] = []
+        self.steps: list[Step] = []
+        self.notes: list[Finding] = []
+        self.noise: dict[str, float] = {}
+        self.nodes: dict[str, int] = {}
+
+    def collect(self) -> Outcome:
+        """Everything, in order."""
+        settings, subject = self.settings, self.subject
+        plan = subject.plan(settings.steps, settings.buckets, settings.batch_sizes, settings.exhaustive)
+        compared = [at for at in plan if at.key is not None and at.rows > 0]
+        if not compared:
+            raise Inconclusive("no step of the plan is served by a graph",
+                               seen=f"batch sizes {sorted({at.rows for at in plan})}", fix="choose other --batch-sizes")
+        if isinstance(subject, LoopSubject):
+            subject.check_contract(compared)
+        self._discover(compared)
+        self.progress.stage("steps", len(compared))
+        self.arms.begin(compared)
+        compared = [replace(at, index=i) for i, at in enumerate(compared)]
+        self.arms.begin(compared)
+        for at in compared:
+            self.progress.advance(f"step {at.step}, {at.rows} rows, graph {at.key}")
+            self._step(at)
+        for at in plan:
+            if at.key is None or at.rows == 0:
+                why = "an empty batch" if at.rows == 0 else "above the largest bucket, so it has no graph"
+                self.steps.append(Step(at.index, at.rows, "", "inconclusive", {"reason": why}))
+        findings = self._findings()
+        # what forced steps have shown already would show again when they run freely
+        if not any(finding.code in ("CGD101", "CGD102", "CGD103") for finding in findings):
+            self.progress.stage("free running", 1)
+            findings += free_run_findings(self.arms, compared, self.progress)
+        return self._outcome(compared, findings)
+
+    def _discover(self, plan: list[Planned]) -> None:
+        started = time.perf_counter()
+        self.progress.stage("finding the state", 3)
+        self.progress.advance("eager steps")
+        found = self.arms.discover(plan)
+        each = (time.perf_counter() - started) / (2 * len(plan))
+        state = sum(e.bytes for e in found.state)
+        self.progress.say(
+            f"{len(plan)} steps, about {each * 1000:.3g} ms each: some {6 * each * len(plan):.2g} s; "
+            f"{self.arms.memory.live_bytes / 2**20:.3g} MiB of live memory watched, {state / 2**20:.3g} MiB of it is state, "
+            f"up to {6 * state / 2**20:.3g} MiB for copies")
+        if 6 * state > self.backend.free_bytes():
+            raise Inconclusive("there is not enough free device memory for copies of the state",
+                               seen=f"{6 * state} bytes needed, {self.backend.free_bytes()} free",
+                               fix="use a smaller KV cache for this run")
+        self.progress.advance("captures")
+        self.subject.capture_all(plan)
+        self.progress.advance("graph steps")
+        self.arms.discover_graphs(plan)
+
+    def gap(self, result: Result, reference: Result) -> Gap:
+        """How a result differs from another of the same step."""
+        differences = compare(result.outputs, reference.outputs, self.settings.tolerances, self.noise)
+        if same_state(result.state, reference.state):
+            return Gap(tuple(differences))
+        state = state_difference(self.arms.saved.memory, reference.state, result.state,
+                                 self.arms.look_around().tensors, self.subject.reserved())
+        return Gap(tuple(differences), state)
+
+    def _step(self, at: Planned) -> None:
+        arms, record = self.arms, StepRecord()
+        arms.save()
+        eager = arms.run(Arm.EAGER, at)
+        record.eager_control = self.gap(arms.run(Arm.EAGER, at), eager)
+        replayed = arms.run(Arm.REPLAYED, at)
+        if isinstance(self.subject, EngineSubject) and not self.subject.has_replayed(at):
+            self.steps.append(Step(at.step, at.rows, str(at.key), "inconclusive",
+                                   {"reason": "graphs(True), but the step replayed no graph"}))
+            arms.commit(at, eager)
+            return
+        record.replay_control = self.gap(arms.run(Arm.REPLAYED, at), replayed)
+        record.replayed = self.gap(replayed, eager)
+        diagnosis = Diagnosis()
+        if needs_fresh(record):
+            self._harm(at, record, eager, replayed)
+            diagnosis = self._against_fresh(at, record, eager, replayed)
+        elif judge(record) is Kind.UNSTABLE and not self._unstable(at):
+            record.replay_control = Gap()
+        kind = judge(record)
+        if kind in (Kind.DIFFERS, Kind.UNTOLD) and diagnosis.culprits == [] and not self._again(at, record):
+            kind = Kind.UNKNOWN
+        if diagnosis.culprits and kind in (Kind.NUMERICS, Kind.HARMLESS) and record.replayed.outputs:
+            kind = Kind.DIFFERS  # small, but mending an input takes it away: harm shown
+        self.steps.append(Step(at.step, at.rows, str(at.key), _VERDICTS[kind], {"kind": kind.value,
+                                                                              "gap": str(record.replayed)[:200]}))
+        self._file(at, kind, record, diagnosis)
+        arms.commit(at, eager)
+
+    def _harm(self, at: Planned, record: StepRecord, eager: Result, replayed: Result) -> None:
+        """Does the graph's state change what later eager steps put out?"""
+        if record.replayed.state.level is not Level.LARGE and record.replayed.state.names != {"unnamed memory": None}:
+            return
+        right = self.arms.go_on(at, eager.state, _HORIZON)
+        wrong = self.arms.go_on(at, replayed.state, _HORIZON)
+        for later, (a, b) in enumerate(zip(wrong, right, strict=True), start=1):
+            differences = compare(a.outputs, b.outputs, self.settings.tolerances)
+            # where the state is unnamed, "large" has no meaning there: let the outputs say it
+            named = "unnamed memory" not in record.replayed.state.names
+            if differences and (named or any(d.level is Level.LARGE for d in differences)):
+                record.harm_step = at.index + later
+                return
+
+    def _against_fresh(self, at: Planned, record: StepRecord, eager: Result, replayed: Result) -> Diagnosis:
+        arms, subject = self.arms, self.subject
+        diagnosis = Diagnosis()
+        engine = isinstance(subject, EngineSubject)
+        fresh_start = len([b for b in self.bad]) < _MAX_DIAGNOSES
+        old = self.doctor.read(subject.held(at)) if engine and fresh_start else []
+        if engine and fresh_start:
+            diagnosis = self.doctor.before_recapture(at, eager, record.replayed)
+        if not subject.can_recapture:
+            return diagnosis
+        try:
+            arms.rewind()
+            subject.recapture(at)
+        except Inconclusive as reason:
+            subject.not_checked.append(str(reason.what))
+            return diagnosis
+        fresh = arms.run(Arm.FRESH, at)
+        record.fresh_control = self.gap(arms.run(Arm.FRESH, at), fresh)
+        record.fresh = self.gap(fresh, eager)
+        record.fresh_replayed = self.gap(replayed, fresh)
+        if not engine:
+            old_nodes, new_nodes = (self.doctor.read(subject.held(at, fresh=f)) for f in (False, True))
+            record.same_nodes = all(first_unlike(a, b) is None for a, b in zip(old_nodes, new_nodes, strict=False))
+            kind = judge(record)
+            if kind is not Kind.CLEAN and fresh_start:
+                frozen = kind is Kind.FROZEN or bool(record.fresh_replayed.level is not Level.EQUAL)
+                diagnosis = self.doctor.with_fresh(at, fresh, eager, record.replayed, frozen)
+        elif not diagnosis.culprits and judge(record) is Kind.FROZEN and fresh_start:
+            diagnosis = self.doctor.after_recapture(at, old, replayed, fresh)
+        subject.drop_fresh()
+        return diagnosis
+
+    def _unstable(self, at: Planned) -> bool:
+        """Alternate before speaking: eager equal each time, replays unequal each time."""
+        unequal = 0
+        for _ in range(_REPEATS):
+            if self.gap(self.arms.run(Arm.EAGER, at), self.arms.run(Arm.EAGER, at)).level is not Level.EQUAL:
+                return False
+            unequal += self.gap(self.arms.run(Arm.REPLAYED, at), self.arms.run(Arm.REPLAYED, at)).level is Level.LARGE
+        return unequal > 0
+
+    def _again(self, at: Planned, record: StepRecord) -> bool:
+        """A measured difference has to be there n of n times, and its control never."""
+        arm = Arm.FRESH if record.fresh is not None and isinstance(self.subject, EngineSubject) else Arm.REPLAYED
+        for _ in range(_REPEATS):
+            eager = self.arms.run(Arm.EAGER, at)
+            if self.gap(self.arms.run(Arm.EAGER, at), eager).level is Level.LARGE:
+                return False
+            if self.gap(self.arms.run(arm, at), eager).level is not record.replayed.level:
+                return False
+        return True
+
+    def _file(self, at: Planned, kind: Kind, record: StepRecord, diagnosis: Diagnosis) -> None:
+        if _VERDICTS[kind] == "finding":
+            names = {(r.cause, r.name) for r in diagnosis.culprits}
+            for known in self.bad:
+                same = {(r.cause, r.name) for r in known.diagnosis.culprits} == names
+                if known.kind is kind and (same or not names):
+                    known.steps.append(at.step)
+                    return
+            module = ""
+            if not isinstance(self.subject, RunnerSubject):
+                module = first_diverging_module(self.arms, at, replace(at, step=at.step + 1 + len(self.steps)))
+            self.bad.append(_Bad(at, kind, record, diagnosis, module, [at.step]))
+        elif kind is Kind.UNKNOWN and not any(n.code == "CGD001" for n in self.notes):
+            self.notes.append(unknown_note(at, record.eager_control, self.backend.name))
+        elif kind in (Kind.NUMERICS, Kind.HARMLESS) and not any(n.code == "CGD107" and n.key == str(at.key) for n in self.notes):
+            self.notes.append(numerics_note(at, kind, record, self.backend.name))
+
+    def _findings(self) -> list[Finding]:
+        findings = []
+        found = self.arms.found
+        if found.unrestored:
+            findings.append(reset_finding(found.unrestored, self.backend.name))
+        for bad in self.bad:
+            findings += explain(Case(bad.at, bad.kind, bad.record, bad.diagnosis, bad.module, tuple(bad.steps),
+                                     self.subject.form, self.settings.values), self.backend.name)
+        return findings + self.notes
+
+    def _outcome(self, plan: list[Planned], findings: list[Finding]) -> Outcome:
+        not_checked = [*self.subject.not_checked, *self.backend.not_checked()]
+        if not self.arms.found.walked_all:
+            not_checked.append("the target's objects are too many to walk: some names and host values were not looked at")
+        unjudged = [s for s in self.steps if s.verdict == "inconclusive"]
+        if unjudged:
+            not_checked.append(f"{len(unjudged)} of {len(self.steps)} steps could not be judged "
+                               f"({unjudged[0].detail.get('reason') or 'eager is not reproducible there'})")
+        spoken = [f for f in findings if f.severity.rank > 0]
+        judged = len(self.steps) - len(unjudged)
+        status = Status.FOUND if spoken else Status.PASSED if judged else Status.INCONCLUSIVE
+        return Outcome(
+            check=NAME, status=status,
+            reason="" if judged or spoken else "no step could be judged",
+            fix="" if judged or spoken else "see what was not checked",
+            not_checked=tuple(dict.fromkeys(not_checked)),
+            checked={"backend": self.backend.name, "form": self.subject.form, "steps": judged,
+                     "graphs": len({str(at.key) for at in plan}), "batch sizes": sorted({at.rows for at in plan}),
+                     "runs": self.arms.runs, "state bytes": sum(e.bytes for e in self.arms.found.state),
+                     "host values that steps move": len(self.arms.found.host_moves)},
+            steps=tuple(sorted(self.steps, key=lambda s: s.index)), findings=tuple(findings), rules=RULES)
+
+
+__all__ = ["NAME", "NEEDS", "RULES", "DoctorError", "StateDifference", "run", "subject_of"]

@@ -1,0 +1,259 @@
+"""Run one step several ways from one saved state, and measure what came out: outputs, and state byte for byte.
+
+Order of use: `discover` (what is state? does reset() restore it? does the host move?), then per step `save`, `run` as
+often as wanted, `commit`. Every run starts from the saved state, so a run can be repeated as its own control.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import torch
+
+from cudagraph_doctor import tree
+from cudagraph_doctor.graph.backend import Backend
+from cudagraph_doctor.proof.state import Extent, Memory, Snapshot
+from cudagraph_doctor.proof.subject import Planned, Subject
+from cudagraph_doctor.walk import Walk, walk
+
+
+class Arm(StrEnum):
+    """The ways to run a step."""
+
+    EAGER = "eager"
+    REPLAYED = "replayed"
+    FRESH = "fresh"
+
+
+@dataclass(slots=True)
+class Result:
+    """What one run of one step left behind."""
+
+    arm: Arm
+    outputs: dict[str, Any]
+    """Leaves by path; tensors are copies."""
+    state: dict[Extent, torch.Tensor]
+    """Bytes of the state after the run."""
+
+
+@dataclass(slots=True)
+class Discovery:
+    """What the trial passes over the plan found."""
+
+    state: set[Extent] = field(default_factory=set)
+    """Written by eager steps: compared between arms."""
+    touched: set[Extent] = field(default_factory=set)
+    """Written by graph steps only (staging buffers, workspaces): put back between arms, never compared."""
+    host_moves: list[str] = field(default_factory=list)
+    """Paths of host values that a step changes and reset() restores: such steps are reached by reset and replay."""
+    unrestored: list[str] = field(default_factory=list)
+    """Host values, or "device memory ...", that reset() does not bring back."""
+    walked_all: bool = True
+
+
+class Arms:
+    """Runs the arms of a subject.
+
+    Args:
+        subject: the target.
+        backend: where it runs.
+    """
+
+    def __init__(self, subject: Subject, backend: Backend) -> None:
+        self.subject = subject
+        self.backend = backend
+        self.memory = Memory(backend, subject.generators)
+        self.found = Discovery()
+        self._history: list[Planned] = []
+        self._plan: list[Planned] = []
+        self._saved: Snapshot | None = None
+        self.runs = 0
+
+    # what is state
+
+    def discover(self, plan: Sequence[Planned]) -> Discovery:
+        """Play the plan eagerly from reset, twice, and note what it changes and whether reset() brings it back."""
+        subject, found = self.subject, self.found
+        subject.reset()
+        start_host = self._scalars()
+        # the first pass also allocates what is allocated lazily, so the second one starts with all memory in place
+        for at in plan:
+            subject.eager(at)
+        subject.reset()
+        after_host = self._scalars()
+        found.unrestored += [path for path in start_host if start_host[path] != after_host.get(path, _GONE)]
+        self.backend.synchronize()
+        self.memory.refresh()
+        before = self.memory.fingerprint()
+        seed = self.memory.random_state()
+        moved: dict[str, None] = {}
+        host = after_host
+        for at in plan:
+            subject.eager(at)
+            now = self._scalars()
+            moved |= dict.fromkeys(path for path in now if host.get(path, _GONE) != now[path])
+            host = now
+        self.backend.synchronize()
+        found.state |= self.memory.changed(before, self._look())
+        found.host_moves = list(moved)
+        self.memory.set_random_state(seed)
+        subject.reset()
+        self.backend.synchronize()
+        left = self.memory.changed(before, self._look()) & found.state
+        found.unrestored += [f"device memory of {name}" for name in self.names_of(left)]
+        return found
+
+    def discover_graphs(self, plan: Sequence[Planned]) -> None:
+        """Play the plan through the graphs; what only they touch is put back between arms as well.
+
+        Static inputs that every run stages anew (a LoopTarget's) are left alone: what earlier steps left in their tails
+        is history that must stay.
+        """
+        self.subject.reset()
+        self.backend.synchronize()
+        self.memory.refresh()
+        before = self.memory.fingerprint()
+        for at in plan:
+            if at.key is not None:
+                self.subject.replayed(at)
+        self.backend.synchronize()
+        changed = self.memory.changed(before, self._look()) - self.found.state
+        staged = [t for at in plan for held in self.subject.held(at) for p, t in held.tensors.items() if p in held.inputs]
+        self.found.touched |= {extent for extent in changed if not any(overlaps(tensor, extent) for tensor in staged)}
+        self.subject.reset()
+
+    def _look(self) -> dict[Any, torch.Tensor]:
+        self.memory.refresh()
+        return self.memory.fingerprint()
+
+    def _scalars(self) -> dict[str, Any]:
+        seen = walk(self.subject.roots())
+        self.found.walked_all &= seen.complete
+        return {path: value for path, value in seen.scalars.items() if value == value}
+
+    # one step
+
+    def begin(self, plan: Sequence[Planned]) -> None:
+        """Go to before the first step of the plan."""
+        self.subject.reset()
+        self._plan = list(plan)
+        self._history.clear()
+
+    def save(self) -> None:
+        """The state that all arms of the next step start from."""
+        self.backend.synchronize()
+        self.memory.refresh()
+        self._saved = self.memory.save(self.found.state | self.found.touched)
+
+    @property
+    def saved(self) -> Snapshot:
+        """The state of `save`."""
+        assert self._saved is not None, "save() comes first"
+        return self._saved
+
+    def rewind(self) -> None:
+        """Back to the saved state; host values too, by reset and replay of the steps so far, where steps move them."""
+        if self.found.host_moves:
+            self.subject.reset()
+            for earlier in self._history:
+                self.subject.eager(earlier)
+        self.memory.restore(self.saved)
+
+    def run(
+        self,
+        arm: Arm,
+        at: Planned,
+        around: AbstractContextManager[Any] | None = None,
+        before: Callable[[], None] | None = None,
+    ) -> Result:
+        """Run one arm from the saved state.
+
+        Args:
+            arm: which.
+            at: the step.
+            around: entered for the run (a patched graph, a listener that writes bytes before the replay).
+            before: called right before the step, after the state was put back.
+        """
+        self.rewind()
+        if before:
+            before()
+        step = {Arm.EAGER: self.subject.eager, Arm.REPLAYED: self.subject.replayed, Arm.FRESH: self.subject.fresh}[arm]
+        self.runs += 1
+        with around or nullcontext(), torch.no_grad():
+            outputs = step(at)
+        return self._measure(arm, outputs)
+
+    def _measure(self, arm: Arm, outputs: Any) -> Result:
+        with self.backend.own_memory():
+            leaves = {p: v.detach().clone() if isinstance(v, torch.Tensor) else v for p, v in tree.leaves(outputs).items()}
+        del outputs
+        self.backend.synchronize()
+        return Result(arm, leaves, self.memory.save(self.found.state).memory)
+
+    def go_on(self, at: Planned, state: Mapping[Extent, torch.Tensor], horizon: int) -> list[Result]:
+        """Give the target `state` as the state after step `at`, and run the next steps of the plan eagerly from there."""
+        self.rewind()
+        if self.found.host_moves:
+            self.subject.eager(at)
+        self.memory.restore(Snapshot(dict(state), self.saved.random))
+        results = []
+        for later in self._plan[at.index + 1 : at.index + 1 + horizon]:
+            self.runs += 1
+            with torch.no_grad():
+                results.append(self._measure(Arm.EAGER, self.subject.eager(later)))
+        return results
+
+    def commit(self, at: Planned, result: Result) -> None:
+        """Take `result`'s state as the truth after this step. Staging buffers keep what the last arm staged."""
+        if self.found.host_moves:
+            touched = self.memory.save(self.found.touched)
+            self.rewind()
+            self.subject.eager(at)
+            self.memory.restore(touched, random=False)
+        self.memory.restore(Snapshot(result.state), random=False)
+        self._history.append(at)
+
+    # names
+
+    def look_around(self) -> Walk:
+        """Names as they are now: the target's own first, then attribute paths."""
+        seen = walk(self.subject.roots())
+        seen.tensors = {**seen.tensors, **self.subject.named()}
+        return seen
+
+    def names_of(self, extents: set[Extent]) -> list[str]:
+        """Names of the tensors that the extents overlap; "unnamed memory" for the rest."""
+        tensors = self.look_around().tensors
+        names: dict[str, None] = {}
+        for extent in sorted(extents):
+            hits = [name for name, tensor in tensors.items() if overlaps(tensor, extent)]
+            names |= dict.fromkeys(hits[-1:] or ["unnamed memory"])
+        return list(names)
+
+
+_GONE = object()
+
+
+def span(tensor: torch.Tensor) -> tuple[int, int]:
+    """First address and number of bytes of the tensor's elements (its storage's stretch, for strided ones)."""
+    if not tensor.numel():
+        return tensor.data_ptr(), 0
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr(), (last + 1) * tensor.element_size()
+
+
+def overlaps(tensor: torch.Tensor, extent: Extent) -> bool:
+    """Whether some of the tensor's bytes lie in the extent."""
+    if tensor.is_sparse or tensor.device.type == "meta":
+        return False
+    start, size = span(tensor)
+    return start < extent.address + extent.bytes and extent.address < start + size
+
+
+def same_state(a: Mapping[Extent, torch.Tensor], b: Mapping[Extent, torch.Tensor]) -> bool:
+    """Whether two results left the same bytes."""
+    return all(torch.equal(a[e], b[e]) for e in a.keys() & b.keys())

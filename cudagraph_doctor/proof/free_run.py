@@ -1,0 +1,177 @@
+"""The free-running pass: the steps in a row, as in production. For faults that forced steps cannot show.
+
+*Kept outputs*: an output that the caller still reads is overwritten by a later replay. Shown by moving the kept tensor
+to memory of its own before that replay: if later outputs change, and towards eager, it was read.
+
+*Ordering*: steps that are right when the host waits after each, and wrong when it runs ahead of a slowed device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from cudagraph_doctor import tree
+from cudagraph_doctor.findings import Culprit, Finding, Proof, Severity
+from cudagraph_doctor.graph.backend import LiveGraph
+from cudagraph_doctor.progress import Progress
+from cudagraph_doctor.proof.arms import Arms
+from cudagraph_doctor.proof.compare import Level, compare, worst
+from cudagraph_doctor.proof.subject import Planned
+from cudagraph_doctor.rules import RULES
+
+_DELAY_MS = 8.0
+"""Device delay before each replay: longer than the host needs for a step's staging."""
+_TIMES = 3
+"""Delayed runs; all have to be wrong."""
+_MAX_BYTES = 1 << 22
+"""Captured tensors above this size are not watched at replays."""
+
+Outputs = dict[str, Any]
+Listener = Callable[[LiveGraph], None]
+
+
+def free_run_findings(arms: Arms, plan: Sequence[Planned], progress: Progress) -> list[Finding]:
+    """Run the plan freely and judge. What could not be judged is added to the subject's `not_checked`."""
+    subject = arms.subject
+    owns_runner = subject.form != "loop"
+    if not owns_runner and not subject.pipelined:
+        return []
+    progress.advance("in a row, waiting after each step")
+    first, again = _run(arms, plan), _run(arms, plan)
+    if _first_difference(first, again) is not None:
+        subject.not_checked.append("kept outputs and ordering: the same steps in a row gave different results twice")
+        return []
+    findings = _kept_outputs(arms, plan, first) if owns_runner else []
+    if subject.pipelined:
+        findings += _ordering(arms, plan, first, progress)
+    return findings
+
+
+def _run(
+    arms: Arms, plan: Sequence[Planned], *, graphs: bool = True, wait: bool = True, listener: Listener | None = None
+) -> list[Outputs]:
+    subject, backend = arms.subject, arms.backend
+    subject.reset()
+    backend.synchronize()
+    results = []
+    with ExitStack() as stack, torch.no_grad():
+        if listener:
+            stack.enter_context(backend.log.listening(replaying=listener))
+        for at in plan:
+            outputs = subject.replayed(at) if graphs else subject.eager(at)
+            with backend.own_memory():
+                results.append({p: v.detach().clone() if isinstance(v, torch.Tensor) else v
+                                for p, v in tree.leaves(outputs).items()})
+            del outputs
+            if wait:
+                backend.synchronize()
+        backend.synchronize()
+    return results
+
+
+def _first_difference(a: Sequence[Outputs], b: Sequence[Outputs]) -> int | None:
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=True)) if compare(x, y)), None)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Output tensors that somebody still held when a replay was about to overwrite them."""
+
+    names: dict[str, None] = field(default_factory=dict)
+
+
+def _kept_outputs(arms: Arms, plan: Sequence[Planned], first: list[Outputs]) -> list[Finding]:
+    known = {(name, tensor.data_ptr()) for at in plan for held in arms.subject.held(at)
+             for name, tensor in held.tensors.items()}
+    kept = _Kept()
+
+    def move_away(live: LiveGraph) -> None:
+        pool = [(b.address, b.address + b.bytes) for b in arms.backend.blocks() if b.pool and b.pool == live.pool]
+        for name, tensor in arms.look_around().tensors.items():
+            address = tensor.untyped_storage().data_ptr()
+            if (name, tensor.data_ptr()) in known or not any(a <= address < b for a, b in pool):
+                continue
+            kept.names[name] = None
+            with arms.backend.own_memory():
+                tensor.data = tensor.detach().clone()
+
+    moved = _run(arms, plan, listener=move_away)
+    at = _first_difference(moved, first)
+    if not kept.names or at is None:
+        return []
+    eager = _run(arms, plan, graphs=False)
+    if _distance(moved[at], eager[at]) >= _distance(first[at], eager[at]):
+        return []  # moving it changed the run, but not for the better: not shown
+    name = next(iter(kept.names))
+    step = plan[at]
+    difference = "; ".join(str(d) for d in compare(first[at], moved[at]))
+    return [Finding(
+        "CGD104",
+        f"`{name}` is an output of a graph, still in use when a later replay overwrites it: {difference} at step {step.step} "
+        f"({step.rows} rows). Healed by giving `{name}` memory of its own before that replay.",
+        RULES["CGD104"].severity, Proof.CONFIRMED,
+        f"Clone what is kept over a replay (`{name.rpartition('.')[2]} = output.clone()`).",
+        culprit=Culprit("output", name), step=step.step, key=str(step.key), backend=arms.backend.name,
+        evidence={"kept": list(kept.names), "healed_by": f"cloning `{name}` before each replay",
+                  "control": "the same steps in a row, twice: bit for bit equal"})]
+
+
+def _distance(a: Outputs, b: Outputs) -> tuple[int, float, int]:
+    differences = compare(a, b)
+    return (list(Level).index(worst(differences)), max((d.relative for d in differences if not d.integral), default=0.0),
+            sum(d.count for d in differences))
+
+
+def _ordering(arms: Arms, plan: Sequence[Planned], first: list[Outputs], progress: Progress) -> list[Finding]:
+    if arms.backend.name != "cuda":
+        arms.subject.not_checked.append("ordering between overlapping steps: needs a GPU")
+        return []
+    waiting: list[dict[str, torch.Tensor]] = []
+    _run(arms, plan, listener=_watcher(arms, plan, waiting, delay=False))
+    wrong_at = []
+    delayed: list[dict[str, torch.Tensor]] = []
+    for number in range(_TIMES):
+        progress.advance(f"in a row, device slowed, {number + 1} of {_TIMES}")
+        delayed = []
+        results = _run(arms, plan, wait=False, listener=_watcher(arms, plan, delayed, delay=True))
+        at = _first_difference(results, first)
+        if at is None:
+            return []
+        wrong_at.append(at)
+    # the host may have moved on to the other buffer by then: watch what each replay read, not what it should have
+    names = [name for a, b in zip(waiting, delayed, strict=False) for name in a
+             if name in b and not torch.equal(a[name], b[name])]
+    name = names[0] if names else ""
+    step = plan[min(wrong_at)]
+    culprit = Culprit("step order", name or "step order", "written for a later step while a replay still reads it" if name else "")
+    told = f"`{name}` was rewritten while a replay still had to read it" if name else "an ordering edge is missing"
+    return [Finding(
+        "CGD105",
+        f"The steps are right when the host waits after each, and wrong from step {step.step} on when it runs ahead of a device "
+        f"slowed by {_DELAY_MS:g} ms a replay: {told}.",
+        Severity.ERROR, Proof.CONFIRMED,
+        "Let the stream that stages wait for an event recorded after the replay that reads the buffer (the reverse edge of a "
+        "double buffer).",
+        culprit=culprit, step=step.step, key=str(step.key), backend=arms.backend.name,
+        evidence={"wrong": f"{_TIMES} of {_TIMES} delayed runs", "control": "0 of 2 runs that waited after each step",
+                  "inputs_read_too_late": list(dict.fromkeys(names))[:8]})]
+
+
+def _watcher(arms: Arms, plan: Sequence[Planned], seen: list[dict[str, torch.Tensor]], delay: bool) -> Listener:
+    """Before each replay: slow the device down, and copy, in stream order, the inputs that the replay is about to read."""
+
+    def before_replay(live: LiveGraph) -> None:
+        if delay:
+            arms.backend.delay(_DELAY_MS)
+        held = next((h for at in plan for h in arms.subject.held(at) if h.live is live), None)
+        if held is not None:
+            with arms.backend.own_memory():
+                seen.append({n: t.clone() for n, t in held.tensors.items()
+                             if t.numel() * t.element_size() <= _MAX_BYTES and not t.dtype.is_floating_point})
+
+    return before_replay

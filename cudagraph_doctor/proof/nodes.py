@@ -1,0 +1,110 @@
+"""Two captures of one step, node by node: which launch or by-value parameter differs, and is it the culprit?
+
+Only candidates come from here: parameters carry uninitialised bytes, and addresses differ for good reasons. `repair`
+decides.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cudagraph_doctor.graph.backend import Edit, LiveGraph
+from cudagraph_doctor.graph.model import CapturedGraph, GraphNode, NodeKind, Param
+from cudagraph_doctor.proof.repair import Cause, Remedy
+
+_OWN = ("pool", "input", "freed", "unnamed")
+"""Pointers that differ between two captures by right: each has its own pool and its own static inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unlike:
+    """The first place where two captures launch different things."""
+
+    index: int
+    old: GraphNode | None
+    new: GraphNode | None
+
+    def __str__(self) -> str:
+        old = self.old.name if self.old else "nothing"
+        new = self.new.name if self.new else "nothing"
+        if self.old and self.new and old == new:
+            return f"node {self.index}: {old} with grid {self.old.grid} then, {self.new.grid} now"
+        return f"node {self.index}: {old} then, {new} now"
+
+
+def first_unlike(old: CapturedGraph, new: CapturedGraph) -> Unlike | None:
+    """The first node whose kind, name or launch configuration differs; None if the lists agree."""
+    for index in range(max(len(old.nodes), len(new.nodes))):
+        a = old.nodes[index] if index < len(old.nodes) else None
+        b = new.nodes[index] if index < len(new.nodes) else None
+        if a is None or b is None or (a.kind, a.name, a.grid, a.block, a.shared_bytes) != (
+            b.kind, b.name, b.grid, b.block, b.shared_bytes
+        ):
+            return Unlike(index, a, b)
+    return None
+
+
+def baked_remedies(live: LiveGraph, old: CapturedGraph, new: CapturedGraph) -> list[Remedy]:
+    """One remedy for each parameter of the old graph that a capture made now would have otherwise."""
+    found = []
+    for a, b in zip(old.nodes, new.nodes, strict=False):
+        if a.kind is not b.kind or a.name != b.name or a.parent is not None:
+            continue
+        for p, q in zip(a.params, b.params, strict=False):
+            edit = _edit(a.index, p, q)
+            if edit is not None:
+                was, expected = _values(p, q, edit)
+                found.append(Remedy(Cause.BAKED, _name(a, p), "parameter", edits=((live, edit),), was=was,
+                                    expected=expected, notes={"node": a.index, "kernel": a.name, "parameter": p.index}))
+    return found
+
+
+def _edit(node: int, old: Param, new: Param) -> Edit | None:
+    if len(old.data) != len(new.data):
+        return None
+    if old.value is not None or new.value is not None:
+        return Edit(node, old.index, new.data, new.value) if old.value != new.value else None
+    data = bytearray(new.data)
+    here = {p.offset: p for p in old.pointers}
+    there = {p.offset: p for p in new.pointers}
+    for offset in here.keys() | there.keys():
+        a, b = here.get(offset), there.get(offset)
+        # a pointer is only put in where it names memory of the user's that is not the same as before
+        named = b is not None and b.region.kind not in _OWN
+        if not named or (a is not None and a.region == b.region and a.address == b.address):  # type: ignore[union-attr]
+            data[offset : offset + 8] = old.data[offset : offset + 8]
+    return Edit(node, old.index, bytes(data)) if bytes(data) != old.data else None
+
+
+def _name(node: GraphNode, param: Param) -> str:
+    from cudagraph_doctor.graph.names import readable
+
+    kernel = readable(node.name) if node.kind is NodeKind.KERNEL else node.name
+    return f"{kernel}, parameter {param.index}" + (f" ({param.name})" if param.name else "")
+
+
+def _values(old: Param, new: Param, edit: Edit) -> tuple[object, object]:
+    if old.value is not None or new.value is not None:
+        return old.value, new.value
+    at = next(i for i in range(len(old.data)) if old.data[i] != edit.data[i])
+    return decode(old.data, at), decode(edit.data, at)
+
+
+def decode(data: bytes, at: int) -> object:
+    """The value in which byte `at` lies: a 4- or 8-byte integer or float, whichever looks like a number a human wrote."""
+    start = at // 4 * 4
+    word = data[start : start + 4]
+    if len(word) < 4:
+        return data.hex()
+    integer: int = struct.unpack("<i", word)[0]
+    real: float = struct.unpack("<f", word)[0]
+    if abs(integer) < 1 << 24:
+        return integer
+    return float(f"{real:.6g}") if 1e-6 < abs(real) < 1e9 else integer
+
+
+def describe(remedies: Sequence[Remedy]) -> str:
+    """Names of several remedies, for a message."""
+    return ", ".join(f"`{remedy.name}`" for remedy in remedies)

@@ -1,0 +1,324 @@
+"""Repair: put the right bytes in, replay, see it heal. The strongest proof, and how causes are told from consequences.
+
+`remedies` lists what could be wrong with a replay, each with a way to mend it for one run; `try_out` runs the step with
+some of them applied. Bytes are written between staging and replay, through the log's `replaying` listener.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import torch
+
+from cudagraph_doctor.graph.backend import Edit, LiveGraph
+from cudagraph_doctor.proof.arms import Arm, Arms, Result
+from cudagraph_doctor.proof.compare import same_bits
+from cudagraph_doctor.proof.subject import Held, Planned
+
+_MAX_BYTES = 1 << 24
+"""Captured tensors above this size are no per-step inputs; only rebinding is tried on them."""
+
+
+class Cause(StrEnum):
+    """Why a replay read the wrong thing."""
+
+    NOT_REFRESHED = "not refreshed"
+    PARTLY_REFRESHED = "refreshed in part"
+    STALE_TAIL = "stale padding rows"
+    PADDING = "padding rows address live state"
+    REBOUND = "rebound"
+    BAKED = "baked by value"
+    OTHER_NODES = "other nodes"
+    KEPT = "kept output"
+
+
+@dataclass(slots=True)
+class Remedy:
+    """One thing to mend for one run."""
+
+    cause: Cause
+    name: str
+    """The tensor, by path; or "kernel, parameter i"."""
+    kind: str
+    """As `Culprit.kind`."""
+    where: str = ""
+    """Which part: "rows 0 to 6", "padding rows 3 to 7"."""
+    buffer: torch.Tensor | None = None
+    """What the graph reads: a view of the captured memory."""
+    right: torch.Tensor | None = None
+    """What it should hold, same shape."""
+    held: torch.Tensor | None = None
+    """What it held (a copy)."""
+    edits: tuple[tuple[LiveGraph, Edit], ...] = ()
+    """Or: parameters to set in instantiated graphs."""
+    was: object = None
+    expected: object = None
+    """Both values, for by-value parameters; tensors speak for themselves."""
+    notes: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes written by it."""
+        if self.buffer is not None:
+            return self.buffer.numel() * self.buffer.element_size()
+        return sum(len(edit.data) for _, edit in self.edits)
+
+
+@dataclass(slots=True)
+class Scene:
+    """The tensors around a replay, right before it was launched."""
+
+    held: list[Held]
+    contents: dict[str, torch.Tensor]
+    """Copies of what the small captured tensors held."""
+    live: dict[str, torch.Tensor]
+    """Named tensors alive then, by path; further live tensors as "<a local tensor>"."""
+    moved: dict[str, torch.Tensor]
+    """Captured names that belong to other memory by then, with the tensor they belong to now (a copy)."""
+
+
+@contextmanager
+def applied(arms: Arms, remedies: Sequence[Remedy]) -> Iterator[None]:
+    """Inside the block every replay reads mended memory and parameters; all is put back after."""
+    undo: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def mend(_live: LiveGraph) -> None:
+        with arms.backend.own_memory(), torch.no_grad():
+            for remedy in remedies:
+                if remedy.buffer is not None and remedy.right is not None:
+                    undo.append((remedy.buffer, remedy.buffer.clone()))
+                    remedy.buffer.copy_(remedy.right)
+
+    edits: dict[LiveGraph, list[Edit]] = {}
+    for remedy in remedies:
+        for live, edit in remedy.edits:
+            edits.setdefault(live, []).append(edit)
+    with ExitStack() as stack:
+        for live, changes in edits.items():
+            stack.enter_context(arms.backend.patched(live, changes))
+        stack.enter_context(arms.backend.log.listening(replaying=mend))
+        try:
+            yield
+        finally:
+            arms.backend.synchronize()
+            with arms.backend.own_memory(), torch.no_grad():
+                for buffer, old in reversed(undo):
+                    buffer.copy_(old)
+
+
+def try_out(arms: Arms, at: Planned, remedies: Sequence[Remedy], arm: Arm = Arm.REPLAYED) -> Result:
+    """The step through the graph captured earlier, with the remedies applied."""
+    return arms.run(arm, at, around=applied(arms, remedies))
+
+
+def look(arms: Arms, at: Planned, arm: Arm = Arm.REPLAYED) -> Scene:
+    """Run the step once more and look at its tensors right before the (last) replay."""
+    scene = Scene([], {}, {}, {})
+
+    def seen(_live: LiveGraph) -> None:
+        with arms.backend.own_memory(), torch.no_grad():
+            scene.held = arms.subject.held(at, fresh=arm is Arm.FRESH)
+            now = {**arms.look_around().tensors}
+            captured = {name: t for held in scene.held for name, t in held.tensors.items()}
+            memory = {t.untyped_storage().data_ptr() for t in captured.values()}
+            scene.contents = {n: t.clone() for n, t in captured.items() if _small(t) and not _weight(now.get(n))}
+            scene.live = {n: t.clone() for n, t in now.items()
+                          if _small(t) and not _weight(t) and t.untyped_storage().data_ptr() not in memory}
+            for tensor in _alive():
+                if _small(tensor) and tensor.untyped_storage().data_ptr() not in memory and \
+                        not tensor.requires_grad and not arms.backend.is_host(tensor):
+                    scene.live.setdefault(f"<a local tensor {len(scene.live)}>", tensor.clone())
+            for name, tensor in captured.items():
+                other = _now(arms, at, name, now, fresh=arm is Arm.FRESH)
+                if other is not None and other.data_ptr() != tensor.data_ptr() and other.numel():
+                    scene.moved[name] = other.detach().clone()
+
+    with arms.backend.log.listening(replaying=seen):
+        arms.run(arm, at)
+    return scene
+
+
+def _now(arms: Arms, at: Planned, name: str, now: Mapping[str, torch.Tensor], fresh: bool) -> torch.Tensor | None:
+    static = getattr(arms.subject, "static_now", None)
+    if static is not None:
+        inputs = static(at, fresh)
+        if name in inputs:
+            return inputs[name]  # type: ignore[no-any-return]
+    return now.get(name)
+
+
+def _alive() -> Iterator[torch.Tensor]:
+    for thing in gc.get_objects():
+        if type(thing) is torch.Tensor:
+            yield thing
+
+
+def _small(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and 0 < tensor.numel() * tensor.element_size() <= _MAX_BYTES
+
+
+def _weight(tensor: torch.Tensor | None) -> bool:
+    return isinstance(tensor, torch.nn.Parameter)
+
+
+def corner(buffer: torch.Tensor, value: torch.Tensor) -> torch.Tensor | None:
+    """The leading part of `buffer` that has the shape of `value`; None if it does not fit."""
+    if buffer.dim() != value.dim() or not buffer.dim():
+        return buffer if buffer.shape == value.shape else None
+    if any(a < b for a, b in zip(buffer.shape, value.shape, strict=True)):
+        return None
+    return buffer[tuple(slice(0, size) for size in value.shape)]
+
+
+def input_remedies(scene: Scene, truth: Mapping[str, torch.Tensor], at: Planned, known_names: bool) -> list[Remedy]:
+    """Write a true value over a captured input that holds another one.
+
+    Args:
+        scene: the tensors around the bad replay.
+        truth: right values by path.
+        at: the step.
+        known_names: whether `truth` has the captured names; else each value is tried on each buffer that it fits,
+            namesakes first.
+    """
+    found: list[Remedy] = []
+    captured = {name: tensor for held in scene.held for name, tensor in held.tensors.items()}
+    for name, content in scene.contents.items():
+        for source, value in _matching(name, content, truth, known_names):
+            part = corner(content, value)
+            if part is None or part.dtype != value.dtype and part.dtype.is_floating_point:
+                continue
+            right = value.to(part.dtype)
+            if same_bits(part, right):
+                if source.rpartition(".")[2] == name.rpartition(".")[2]:
+                    break  # its namesake's value is in place: nobody else's belongs here
+                continue
+            buffer = corner(captured[name], value)
+            if buffer is None:
+                continue
+            cause = Cause.REBOUND if name in scene.moved else _how_stale(part, right)
+            found.append(Remedy(cause, name, "input", _wrong_part(part, right), buffer, right, part, notes={"truth": source}))
+    return sorted(found, key=lambda r: str(r.notes["truth"]).rpartition(".")[2] != r.name.rpartition(".")[2])
+
+
+def _matching(
+    name: str, content: torch.Tensor, truth: Mapping[str, torch.Tensor], known_names: bool
+) -> Iterable[tuple[str, torch.Tensor]]:
+    if known_names and name in truth:
+        return [(name, truth[name])]
+    last = name.rpartition(".")[2]
+    same = [(n, v) for n, v in truth.items() if n.rpartition(".")[2] == last]
+    if same:
+        return same
+    return [(n, v) for n, v in truth.items() if v.dim() and not v.dtype.is_floating_point
+            and not content.dtype.is_floating_point and v.dim() == content.dim()]
+
+
+def _how_stale(content: torch.Tensor, right: torch.Tensor) -> Cause:
+    """Whether a whole column (or half of the rows) was refreshed while others were not."""
+    equal = content == right
+    if content.dim() >= 2 and content.shape[1] > 1:
+        columns = equal.flatten(2).all(-1) if content.dim() > 2 else equal
+        whole = columns.all(0)
+        if bool(whole.any()) and not bool(whole.all()) and bool(_moves(right).any()):
+            return Cause.PARTLY_REFRESHED
+    return Cause.NOT_REFRESHED
+
+
+def _moves(right: torch.Tensor) -> torch.Tensor:
+    return right != right.flatten()[0]
+
+
+def _wrong_part(content: torch.Tensor, right: torch.Tensor) -> str:
+    wrong = (content != right) if content.dim() else (content != right).reshape(1)
+    rows = wrong.flatten(1).any(1).nonzero().flatten().tolist() if wrong.dim() > 1 else wrong.nonzero().flatten().tolist()
+    text = f"rows {_ranges(rows)}"
+    if wrong.dim() == 2 and wrong.shape[1] > 1:
+        text += f", columns {_ranges(wrong.any(0).nonzero().flatten().tolist())}"
+    return text
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """[0, 1, 2, 5] as "0 to 2, 5"."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in parts[:6]) + (", ..." if len(parts) > 6 else "")
+
+
+def tail_remedies(scene: Scene, pristine: Mapping[str, torch.Tensor], at: Planned) -> list[Remedy]:
+    """Padding rows as a graph captured now has them, over the ones that earlier steps left."""
+    found = []
+    for name, buffer, content in _with_padding(scene, at):
+        right = pristine.get(name)
+        if right is None or right.shape != content.shape or same_bits(content[at.rows :], right[at.rows :]):
+            continue
+        found.append(Remedy(Cause.STALE_TAIL, name, "input", _padding(at), buffer[at.rows :], right[at.rows :],
+                            content[at.rows :]))
+    return found
+
+
+def padding_remedies(scene: Scene, at: Planned, reserved: Iterable[int]) -> list[Remedy]:
+    """Harmless values in the padding rows of integer inputs: -1, a reserved row, 0."""
+    found = []
+    for name, buffer, content in _with_padding(scene, at):
+        if content.dtype.is_floating_point or content.dtype is torch.bool:
+            continue
+        for value in dict.fromkeys((-1, *list(reserved)[:1], 0)):
+            right = torch.full_like(content[at.rows :], value)
+            if not same_bits(right, content[at.rows :]):
+                found.append(Remedy(Cause.PADDING, name, "input", _padding(at), buffer[at.rows :], right,
+                                    content[at.rows :], notes={"healed with": value}))
+    return found
+
+
+def _with_padding(scene: Scene, at: Planned) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
+    captured = {name: tensor for held in scene.held for name, tensor in held.tensors.items()}
+    inputs = frozenset().union(*(held.inputs for held in scene.held)) if scene.held else frozenset()
+    for name, content in scene.contents.items():
+        if content.dim() and content.shape[0] > at.rows and (name in inputs or not inputs) and \
+                (content.shape[0] == at.key or not inputs):
+            yield name, captured[name], content
+
+
+def _padding(at: Planned) -> str:
+    return f"padding rows {at.rows} and up"
+
+
+def moved_remedies(scene: Scene) -> list[Remedy]:
+    """What a name belongs to now, written into the memory that the graph captured for it."""
+    captured = {name: tensor for held in scene.held for name, tensor in held.tensors.items()}
+    inputs = frozenset().union(*(held.inputs for held in scene.held)) if scene.held else frozenset()
+    found = []
+    for name, tensor in scene.moved.items():
+        old = captured[name]
+        buffer = corner(old, tensor)
+        if buffer is None or buffer.dtype != tensor.dtype or same_bits(buffer, tensor):
+            continue
+        kind = "input" if name in inputs else "weight" if tensor.dtype.is_floating_point and old.dim() >= 1 else "root"
+        found.append(Remedy(Cause.REBOUND, name, kind, "", buffer, tensor, buffer.clone()))
+    return found
+
+
+def first_healer(
+    remedies: Sequence[Remedy], heals: Callable[[Sequence[Remedy]], bool]
+) -> list[Remedy]:
+    """The one remedy that heals alone; else a smallest set of them that heals together; else nothing."""
+    for remedy in remedies:
+        if heals([remedy]):
+            return [remedy]
+    # one remedy for a buffer: later ones of the same buffer are other guesses at the same fault
+    chosen = list({r.name: r for r in reversed(remedies)}.values())[::-1]
+    if len(chosen) < 2 or not heals(chosen):
+        return []
+    for remedy in list(chosen):
+        fewer = [r for r in chosen if r is not remedy]
+        if fewer and heals(fewer):
+            chosen = fewer
+    return chosen

@@ -1,0 +1,143 @@
+"""How the state differs after two runs of one step: which elements, of which tensor, and who left them wrong.
+
+Told apart without a tolerance: *extra* (the graph wrote what eager leaves alone), *missing* (eager wrote, the graph did
+not), *other* (both wrote, other values).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+
+from cudagraph_doctor.proof.arms import span
+from cudagraph_doctor.proof.compare import Level, compare_leaf
+from cudagraph_doctor.proof.state import Extent
+
+_SHOWN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Elements of one state tensor that differ, grouped by their leading index."""
+
+    name: str
+    index: tuple[int, ...]
+    """Leading dimensions of the tensor: (row,) or (block, slot) for a paged cache."""
+    linear: int
+    """The index flattened over these dimensions: the slot number."""
+    kind: str
+    """"extra", "missing" or "other"."""
+
+
+@dataclass(slots=True)
+class StateDifference:
+    """The state of one result against its reference."""
+
+    level: Level = Level.EQUAL
+    extra: int = 0
+    missing: int = 0
+    other: int = 0
+    """Numbers of elements (of 8-byte words where no tensor has a name)."""
+    places: list[Place] = field(default_factory=list)
+    names: dict[str, None] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        parts = [f"{n} {word}" for n, word in ((self.extra, "written that eager leaves alone"),
+                                               (self.missing, "not written"), (self.other, "written with other values")) if n]
+        return f"state {', '.join(self.names)}: elements " + ", ".join(parts)
+
+
+def leading(shape: torch.Size) -> int:
+    """How many leading dimensions make a slot: 2 for a paged cache (block, slot, head, ...), else 1."""
+    return 2 if len(shape) >= 4 else 1
+
+
+def state_difference(
+    before: Mapping[Extent, torch.Tensor],
+    reference: Mapping[Extent, torch.Tensor],
+    result: Mapping[Extent, torch.Tensor],
+    tensors: Mapping[str, torch.Tensor],
+    reserved: Mapping[str, Iterable[int]],
+) -> StateDifference:
+    """Compare the state after a run with a reference run's.
+
+    Args:
+        before: bytes before the step.
+        reference: bytes after the reference run.
+        result: bytes after the run that is judged.
+        tensors: names, for typed comparison and for places.
+        reserved: rows of dimension 0 that may hold anything, by name.
+    """
+    found = StateDifference()
+    for extent in sorted(reference.keys() & result.keys() & before.keys()):
+        was, ref, new = before[extent], reference[extent], result[extent]
+        if torch.equal(ref, new):
+            continue
+        covered = torch.zeros(extent.bytes, dtype=torch.bool, device=ref.device)
+        for name, tensor in tensors.items():
+            start, size = span(tensor)
+            low, high = max(start, extent.address), min(start + size, extent.address + extent.bytes)
+            if low >= high or not tensor.is_contiguous():
+                continue
+            a, b = low - extent.address, high - extent.address
+            if bool(covered[a:b].all()):
+                continue
+            covered[a:b] = True
+            _typed(found, name, tensor, low - start, (was[a:b], ref[a:b], new[a:b]), set(reserved.get(name, ())))
+        rest = ~covered & (ref != new)
+        if bool(rest.any()):
+            words = rest.nonzero().flatten() // 8
+            touched = torch.unique(words)
+            found.names["unnamed memory"] = None
+            # nobody says what these bytes mean; whether they matter is for the harm test
+            found.other += int(touched.numel())
+            found.level = max(found.level, Level.SMALL, key=_ORDER.index)
+    return found
+
+
+_ORDER = list(Level)
+
+
+def _typed(
+    found: StateDifference, name: str, tensor: torch.Tensor, offset: int,
+    parts: tuple[torch.Tensor, torch.Tensor, torch.Tensor], reserved: set[int],
+) -> None:
+    width = tensor.element_size()
+    if any(p.numel() % width or p.data_ptr() % width for p in parts) or offset % width:
+        parts = tuple(p[: p.numel() // width * width].clone() for p in parts)  # type: ignore[assignment]
+    was, ref, new = (p.view(-1, width) for p in parts)
+    differs = (ref != new).any(1)
+    first = offset // width
+    if reserved and tensor.dim():
+        row = max(1, math.prod(tensor.shape[1:]))
+        rows = (torch.arange(len(differs), device=differs.device) + first) // row
+        for index in reserved:
+            differs &= rows != index
+    if not bool(differs.any()):
+        return
+    eager_wrote, graph_wrote = (was != ref).any(1), (was != new).any(1)
+    groups = {
+        "extra": differs & ~eager_wrote,
+        "missing": differs & eager_wrote & ~graph_wrote,
+        "other": differs & eager_wrote & graph_wrote,
+    }
+    found.names[name] = None
+    values = [p.reshape(-1).view(tensor.dtype) for p in (new, ref)]
+    level = compare_leaf(name, values[0].clone(), values[1].clone()).level
+    if reserved and level is not Level.EQUAL:
+        level = compare_leaf(name, values[0][differs].clone(), values[1][differs].clone()).level
+    found.level = max(found.level, level, key=_ORDER.index)
+    lead = leading(tensor.shape)
+    inner = max(1, math.prod(tensor.shape[lead:]))
+    for kind, mask in groups.items():
+        count = int(mask.sum())
+        if not count:
+            continue
+        setattr(found, kind, getattr(found, kind) + count)
+        slots = torch.unique((mask.nonzero().flatten() + first) // inner)[:_SHOWN].tolist()
+        for slot in slots:
+            index = (slot,) if lead == 1 else (slot // tensor.shape[1], slot % tensor.shape[1])
+            found.places.append(Place(name, index, slot, kind))

@@ -1,0 +1,141 @@
+"""The table of the design: what eager, fresh and replayed say together about one step. Plain Python, no torch calls.
+
+`checks.eager_diff` collects a `StepRecord`; `judge` holds the rules, so they are tested with made-up records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from cudagraph_doctor.proof.compare import Difference, Level, worst
+from cudagraph_doctor.proof.state_diff import StateDifference
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """How one result differs from another."""
+
+    outputs: tuple[Difference, ...] = ()
+    state: StateDifference = field(default_factory=StateDifference)
+
+    @property
+    def level(self) -> Level:
+        """The worse of outputs and state. Rounding in one makes integers of the other follow (see `worst`)."""
+        levels = list(Level)
+        return max(self.output_level, self.state.level, key=levels.index)
+
+    @property
+    def output_level(self) -> Level:
+        """The outputs alone; integers that differ beside rounded state are rounding as well."""
+        level = worst(list(self.outputs))
+        only_integers = bool(self.outputs) and all(d.integral and not d.reason for d in self.outputs)
+        if level is Level.LARGE and only_integers and self.state.level is Level.SMALL:
+            return Level.SMALL
+        return level
+
+    @property
+    def relative(self) -> float:
+        """The largest relative difference of a float output."""
+        return max((d.relative for d in self.outputs if not d.integral), default=0.0)
+
+    def __str__(self) -> str:
+        parts = [str(d) for d in self.outputs]
+        if self.state.level is not Level.EQUAL:
+            parts.append(str(self.state))
+        return "; ".join(parts) or "bit for bit equal"
+
+
+@dataclass(slots=True)
+class StepRecord:
+    """The facts about one step."""
+
+    eager_control: Gap = field(default_factory=Gap)
+    """Eager against eager."""
+    replay_control: Gap = field(default_factory=Gap)
+    """Replayed against replayed."""
+    replayed: Gap = field(default_factory=Gap)
+    """Replayed against eager."""
+    fresh: Gap | None = None
+    """Fresh against eager; None if there was no need or no way to capture now."""
+    fresh_control: Gap | None = None
+    fresh_replayed: Gap | None = None
+    """Replayed against fresh."""
+    same_nodes: bool | None = None
+    """Whether old and fresh graph launch the same kernels; None if not read."""
+    harm_step: int | None = None
+    """Where only state differed: the later step whose eager output it changed; None if it changed none."""
+
+
+class Kind(StrEnum):
+    """What a step turned out to be."""
+
+    CLEAN = "clean"
+    NUMERICS = "numerics"
+    """Rounding; a note."""
+    HARMLESS = "harmless"
+    """State differs, without effect on any output looked at; a note."""
+    FROZEN = "frozen"
+    DIFFERS = "differs"
+    """Even a graph captured now differs from eager."""
+    UNTOLD = "untold"
+    """Differs, and there is no fresh graph to tell frozen from staging."""
+    UNSTABLE = "unstable"
+    """Replays of one graph differ from each other, eager does not."""
+    UNKNOWN = "unknown"
+    """Eager differs from itself by as much: nothing can be demanded."""
+
+
+_ORDER = list(Level)
+
+
+def _beyond(gap: Gap, *controls: Gap | None) -> bool:
+    """Whether `gap` is worse than every control, in level and (for rounding) by a factor of four in size."""
+    noise = max((c.level for c in controls if c is not None), key=_ORDER.index, default=Level.EQUAL)
+    if gap.level is Level.EQUAL:
+        return False
+    if _ORDER.index(gap.level) > _ORDER.index(noise):
+        return True
+    size = max((c.relative for c in controls if c is not None), default=0.0)
+    return noise is Level.SMALL and gap.level is Level.SMALL and gap.relative > 4 * size > 0
+
+
+def needs_fresh(record: StepRecord) -> bool:
+    """Whether the step cannot be judged without a graph captured now."""
+    return _beyond(record.replayed, record.eager_control, record.replay_control)
+
+
+def judge(record: StepRecord) -> Kind:
+    """Apply the table.
+
+    | eager, fresh | fresh, replayed | |
+    |---|---|---|
+    | equal | equal | clean |
+    | equal or small | differ | frozen |
+    | large | equal | differs |
+    | small | equal | numerics |
+    """
+    eager_noise, replay_noise = record.eager_control.level, record.replay_control.level
+    if eager_noise is Level.LARGE:
+        return Kind.UNKNOWN
+    if replay_noise is Level.LARGE:
+        return Kind.UNSTABLE
+    if record.replayed.level is Level.EQUAL:
+        return Kind.CLEAN
+    if not needs_fresh(record):
+        return Kind.NUMERICS
+    outputs_large = record.replayed.output_level is Level.LARGE
+    harmed = outputs_large or record.harm_step is not None
+    if record.fresh is None or record.fresh_replayed is None:
+        if not harmed:
+            return Kind.HARMLESS if record.replayed.state.level is Level.LARGE else Kind.NUMERICS
+        return Kind.UNTOLD
+    if _beyond(record.fresh_replayed, record.fresh_control, record.replay_control):
+        if record.same_nodes is False and not harmed:
+            return Kind.NUMERICS
+        if record.fresh_replayed.outputs or record.harm_step is not None:
+            return Kind.FROZEN
+        return Kind.HARMLESS
+    if harmed:
+        return Kind.DIFFERS
+    return Kind.HARMLESS if record.replayed.state.level is Level.LARGE else Kind.NUMERICS
