@@ -15,7 +15,7 @@ from cudagraph_doctor.graph.model import Pointer, Region
 from cudagraph_doctor.graph.regions import NamedRange, Regions
 
 LOWEST, HIGHEST = 1 << 33, 1 << 48
-"""Words outside are no addresses of CUDA's; below lie small numbers and pairs of small 32-bit numbers."""
+"""Words outside are no addresses of CUDA's; the driver is not asked about them."""
 
 
 class Addresses:

@@ -178,9 +178,9 @@ class CudaBackend:
         return graph
 
 
-def _raw_graph(graph: Any) -> Any:
+def _raw_graph(graph: Any) -> int:
     """The cudaGraph_t; asked of torch's own class, since the watching one refuses it as torch would have."""
-    return driver.bindings().CUgraph(torch._C._CUDAGraph.raw_cuda_graph(graph))
+    return int(torch._C._CUDAGraph.raw_cuda_graph(graph))
 
 
 def _raw_executable(graph: Any) -> int | None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 
-_SUBSTITUTION = re.compile(r"S[a-z0-9A-Z]?_|S[absiodt]")
+_SUBSTITUTION = re.compile(r"S[0-9A-Z]*_|S[absiodt]")
+_NUMBERED = re.compile(r"L[a-z]n?[0-9]+E|[ST][0-9A-Z]*_")
+"""Literals, substitutions and template parameters: numbers in them are no lengths."""
 _LENGTH = re.compile(r"[1-9][0-9]*")
 _TELLING = re.compile(r"Functor|_kernel_cuda$|_kernel_impl$|_cuda_kernel$|^cutlass_|Op$|Ops$")
 """Template arguments that say what a generic kernel does."""
@@ -55,10 +57,11 @@ def _identifiers(mangled: str) -> list[str]:
     found = []
     while mangled:
         length = _LENGTH.match(mangled)
-        if length and length.end() + int(length.group()) <= len(mangled) and mangled[length.end()].isidentifier():
+        if numbered := _NUMBERED.match(mangled):
+            mangled = mangled[numbered.end() :]
+        elif length and length.end() + int(length.group()) <= len(mangled):
             identifier, mangled = _take(mangled, length)
             found.append(identifier)
         else:
-            # A number that is no length is a literal (Li4E): skip all of its digits, not one of them.
-            mangled = mangled[length.end() if length else 1 :]
+            mangled = mangled[1:]
     return found

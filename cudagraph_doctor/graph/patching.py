@@ -13,7 +13,7 @@ from typing import Any
 from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.graph.arguments import Rebuilt
 from cudagraph_doctor.graph.backend import Edit
-from cudagraph_doctor.graph.driver import DriverError, bindings, call
+from cudagraph_doctor.graph.driver import DriverError, call
 from cudagraph_doctor.graph.fields import Field, copy_fields, fill_fields
 from cudagraph_doctor.graph.functions import Kernels, Unreadable, kernel_arguments
 from cudagraph_doctor.graph.model import NodeKind
@@ -67,7 +67,7 @@ class Patches:
             raise Inconclusive(f"the graph has no node {index}", fix="read the graph again")
         node = self._placed[index]
         try:
-            self._write(bindings().CUgraphExec(executable), node, values)
+            self._write(executable, node, values)
         except (DriverError, Unreadable) as reason:
             raise Inconclusive(
                 f"node {index} ({node.kind}) cannot be patched in the instantiated graph",
@@ -76,7 +76,7 @@ class Patches:
             ) from reason
         self._applied[index] = values
 
-    def _write(self, executable: Any, node: Placed, values: Values) -> None:
+    def _write(self, executable: int, node: Placed, values: Values) -> None:
         if node.parent is not None:
             raise Unreadable("nodes inside a child or conditional graph are not patched")
         match node.kind:
@@ -93,7 +93,7 @@ class Patches:
             case _:
                 raise Unreadable(f"{node.kind} nodes are not patched")
 
-    def _write_kernel(self, executable: Any, node: Placed, values: Values) -> None:
+    def _write_kernel(self, executable: int, node: Placed, values: Values) -> None:
         params = call("cuGraphKernelNodeGetParams", node.handle)
         arguments, packed = kernel_arguments(params, self._kernels)
         _check(values, [len(argument.data) for argument in arguments])
