@@ -1,13 +1,15 @@
 """Puts the program's real output into the README and the docs: between `<!-- KIND ARGUMENT -->` and `<!-- end -->`.
 
 Kinds: `run COMMAND` (what the command prints to stdout, and its exit code if that is not 0), `file PATH` (a file of the
-repository), `rules` and `faults` (tables). Run it from anywhere; `--check` writes nothing and names the pages that are
-stale. Commands run as on a machine without a GPU, 100 columns wide; times are masked, so the output is stable.
+repository), `rules`, `faults` and `modules` (made from the code). Run it from anywhere; `--check` writes nothing and
+names the pages that are stale. Commands run as on a machine without a GPU, 100 columns wide; times are masked, so the
+output is stable.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import functools
 import os
 import re
@@ -45,6 +47,8 @@ def made(kind: str, argument: str, page: Path) -> str:
         return fenced("console", f"$ {argument}\n{output(argument)}")
     if kind == "file":
         return fenced(Path(argument).suffix.removeprefix(".").replace("py", "python"), (ROOT / argument).read_text())
+    if kind == "modules":
+        return modules()
     table = {"rules": rules, "faults": faults}[kind]
     return table(os.path.relpath(ROOT / "docs" / "rules", page.parent))
 
@@ -94,6 +98,18 @@ def faults(to_pages: str) -> str:
         cells = (f"`{fault.name}`", fault.summary, link, fault.culprit, ", ".join(fault.forms), backends)
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
+
+
+def modules() -> str:
+    """Every module with the first paragraph of its docstring, package by package."""
+    text = []
+    for folder in ("cudagraph_doctor", "checks", "reference_models"):
+        for file in sorted((ROOT / folder).rglob("*.py"), key=lambda f: (len(f.parts), f)):
+            docstring = ast.get_docstring(ast.parse(file.read_text()))
+            assert docstring, f"{file} has no docstring"
+            paragraph = " ".join(docstring.split("\n\n")[0].split())
+            text.append(f"`{file.relative_to(ROOT).as_posix()}`\n:   {paragraph}\n")
+    return "\n" + "\n".join(text) + "\n"
 
 
 def main() -> int:

@@ -30,7 +30,7 @@ def page(code: str) -> str:
 
 
 def test_no_code_was_ever_removed_and_new_ones_are_published() -> None:
-    assert PUBLISHED == list(RULES)
+    assert list(RULES) == PUBLISHED
 
 
 def test_codes_are_well_formed_and_in_order() -> None:
@@ -59,7 +59,9 @@ def test_page_has_the_headings_and_something_below_each(code: str) -> None:
 
 
 def test_each_code_belongs_to_exactly_one_check() -> None:
-    emitted = {name: importlib.import_module(f"cudagraph_doctor.checks.{module}").RULES for name, module in CHECKS.items()}
+    emitted = {
+        name: importlib.import_module(f"cudagraph_doctor.checks.{module}").RULES for name, module in CHECKS.items()
+    }
     for code, rule in RULES.items():
         emitters = [name for name, codes in emitted.items() if code in codes]
         assert emitters == [rule.check] or rule.check == "run"
