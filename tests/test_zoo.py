@@ -1,0 +1,139 @@
+"""The permanent false-alarm suite: `diff` stays silent on every sound target of the zoo.
+
+Emulated for all that have a CPU form; on a GPU for all, over five seeds.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cudagraph_doctor.findings import Outcome, Severity, Status
+from cudagraph_doctor.graph.backend import Backend
+from cudagraph_doctor.loader import load
+from cudagraph_doctor.progress import Silent
+from cudagraph_doctor.settings import Settings
+
+ZOO = Path(__file__).parent / "zoo"
+SHARED = {"__init__", "capturing", "paged", "paged_engine"}
+NUMERICS = frozenset({"CGD107"})
+"""Allowed everywhere: a padded batch may round differently from an exact one."""
+UNSTABLE = NUMERICS | {"CGD001"}
+"""Allowed where eager itself does not repeat."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZooEntry:
+    """One sound target, and what it needs and may draw."""
+
+    file: str
+    """Name of its file, without suffix."""
+    needs_gpu: bool = False
+    """It has no CPU form."""
+    needs: str = ""
+    """A module that must be there."""
+    allowed_notes: frozenset[str] = NUMERICS
+    """Codes that may appear as notes; none may appear as more."""
+
+
+ENTRIES = (
+    ZooEntry("above_largest_bucket"),
+    ZooEntry("batch_dependent_rounding"),
+    ZooEntry("branch_in_key"),
+    ZooEntry("capture_only_stream"),
+    ZooEntry("compiled_submodule", needs_gpu=True, needs="triton"),
+    ZooEntry("constant_input"),
+    ZooEntry("dataclass_metadata"),
+    ZooEntry("default_generator"),
+    ZooEntry("double_buffer"),
+    ZooEntry("dropout"),
+    ZooEntry("dummy_capture_values"),
+    ZooEntry("empty_and_nested"),
+    ZooEntry("engine_with_recapture"),
+    ZooEntry("engine_without_recapture"),
+    ZooEntry("evicting_engine"),
+    ZooEntry("float_atomics", allowed_notes=UNSTABLE),
+    ZooEntry("garbage_workspace", allowed_notes=NUMERICS | {"CGD002"}),
+    ZooEntry("host_counters"),
+    ZooEntry("host_planning"),
+    ZooEntry("incremental_block_table"),
+    ZooEntry("index_copy_state"),
+    ZooEntry("kept_clone"),
+    ZooEntry("lazy_cache"),
+    ZooEntry("lazy_runner"),
+    ZooEntry("metrics_counter", allowed_notes=NUMERICS | {"CGD002"}),
+    ZooEntry("nan_outputs"),
+    ZooEntry("nan_padding"),
+    ZooEntry("nondeterministic_attention", needs_gpu=True, allowed_notes=UNSTABLE),
+    ZooEntry("other_eager_kernel"),
+    ZooEntry("output_dtypes"),
+    ZooEntry("output_views"),
+    ZooEntry("packed_inputs"),
+    ZooEntry("piecewise"),
+    ZooEntry("pinned_source", needs_gpu=True),
+    ZooEntry("position_in_graph"),
+    ZooEntry("prefill_interludes"),
+    ZooEntry("raw_triton_kv", needs_gpu=True, needs="triton"),
+    ZooEntry("registered_generator"),
+    ZooEntry("reserved_slot"),
+    ZooEntry("sampling_per_bucket"),
+    ZooEntry("shared_pool_out_of_order"),
+    ZooEntry("side_stream_joined"),
+    ZooEntry("stale_tails"),
+    ZooEntry("static_view_consumed"),
+    ZooEntry("strided_inputs"),
+    ZooEntry("table_every_k_steps"),
+    ZooEntry("tied_weights"),
+    ZooEntry("transformers_static_cache", needs_gpu=True, needs="transformers"),
+    ZooEntry("upper_bound_scalar"),
+    ZooEntry("weight_update"),
+)
+
+
+def diff(entry: ZooEntry, backend: Backend, seed: int) -> Outcome:
+    """Load the target under the backend's hooks and run the check on it."""
+    from cudagraph_doctor.checks import eager_diff
+
+    if entry.needs and importlib.util.find_spec(entry.needs) is None:
+        pytest.skip(f"{entry.needs} is not installed")
+    spec = str(ZOO / f"{entry.file}.py")
+    settings = Settings(check="diff", spec=spec, target_args={"seed": str(seed)}, seed=seed)
+    with backend.installed():
+        loaded = load(settings, backend.device)
+        return eager_diff.run(loaded.target, backend, settings, Silent())
+
+
+def assert_silent(entry: ZooEntry, outcome: Outcome) -> None:
+    """Nothing above a note, only the notes allowed, and really judged."""
+    loud = [f"{f.code} {f.message}" for f in outcome.findings if f.severity is not Severity.NOTE]
+    assert not loud
+    assert {finding.code for finding in outcome.findings} <= entry.allowed_notes
+    assert outcome.status is Status.PASSED, outcome.reason
+
+
+def test_every_file_of_the_zoo_has_an_entry() -> None:
+    files = {path.stem for path in ZOO.glob("*.py")} - SHARED
+    assert files == {entry.file for entry in ENTRIES}
+
+
+@pytest.mark.parametrize("entry", [e for e in ENTRIES if not e.needs_gpu], ids=lambda e: e.file)
+def test_silent_emulated(entry: ZooEntry) -> None:
+    from cudagraph_doctor.graph.emulated import EmulatedBackend
+
+    assert_silent(entry, diff(entry, EmulatedBackend(), seed=0))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.file)
+def test_silent_on_the_gpu(entry: ZooEntry, seed: int) -> None:
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA GPU")
+    from cudagraph_doctor.graph.cuda import CudaBackend
+
+    assert_silent(entry, diff(entry, CudaBackend(), seed))
