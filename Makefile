@@ -23,7 +23,7 @@ types: $(READY)
 	$(BIN)/mypy
 
 docs: $(READY)  ## Build the site into site/.
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 fresh: $(READY)  ## Put the commands' real output into README and docs.
 	$(BIN)/python docs/regenerate.py

@@ -1,9 +1,9 @@
 """Puts the program's real output into the README and the docs: between `<!-- KIND ARGUMENT -->` and `<!-- end -->`.
 
 Kinds: `run COMMAND` (what the command prints to stdout, and its exit code if that is not 0), `file PATH` (a file of the
-repository), `rules`, `faults` and `modules` (made from the code). Run it from anywhere; `--check` writes nothing and
-names the pages that are stale. Commands run as on a machine without a GPU, 100 columns wide; times are masked, so the
-output is stable.
+repository), `commands`, `rules`, `faults` and `modules` (made from the code). Run it from anywhere; `--check` writes
+nothing and names the pages that are stale. Commands run as on a machine without a GPU, 100 columns wide; times are
+masked, so the output is stable.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
+
+from cudagraph_doctor.cli import cli
 from cudagraph_doctor.rules import RULES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,10 +50,8 @@ def made(kind: str, argument: str, page: Path) -> str:
         return fenced("console", f"$ {argument}\n{output(argument)}")
     if kind == "file":
         return fenced(Path(argument).suffix.removeprefix(".").replace("py", "python"), (ROOT / argument).read_text())
-    if kind == "modules":
-        return modules()
-    table = {"rules": rules, "faults": faults}[kind]
-    return table(os.path.relpath(ROOT / "docs" / "rules", page.parent))
+    to_pages = os.path.relpath(ROOT / "docs" / "rules", page.parent)
+    return {"commands": commands, "rules": rules, "faults": faults, "modules": modules}[kind](to_pages)
 
 
 def fenced(language: str, text: str) -> str:
@@ -77,6 +78,16 @@ def output(command: str) -> str:
     return _SECONDS.sub("… s", done.stdout).rstrip() + ending
 
 
+def commands(to_pages: str) -> str:
+    """The help of the program and of every command."""
+    above = click.Context(cli, info_name="cudagraph-doctor", terminal_width=100, **cli.context_settings)
+    sections = [("cudagraph-doctor", above.get_help())]
+    for name, command in cli.commands.items():
+        context = click.Context(command, info_name=name, parent=above, terminal_width=100)
+        sections.append((f"cudagraph-doctor {name}", context.get_help()))
+    return "\n" + "\n".join(f"## {title}\n\n{fenced('text', text)}" for title, text in sections) + "\n"
+
+
 def rules(to_pages: str) -> str:
     """All rules, each linked to its page."""
     rows = ["| code | name | severity | check | finds |", "| --- | --- | --- | --- | --- |"]
@@ -100,11 +111,11 @@ def faults(to_pages: str) -> str:
     return "\n".join(rows) + "\n"
 
 
-def modules() -> str:
+def modules(to_pages: str) -> str:
     """Every module with the first paragraph of its docstring, package by package."""
     text = []
     for folder in ("cudagraph_doctor", "checks", "reference_models"):
-        for file in sorted((ROOT / folder).rglob("*.py"), key=lambda f: (len(f.parts), f)):
+        for file in sorted((ROOT / folder).rglob("*.py"), key=lambda f: (f.parent, f.name != "__init__.py", f)):
             docstring = ast.get_docstring(ast.parse(file.read_text()))
             assert docstring, f"{file} has no docstring"
             paragraph = " ".join(docstring.split("\n\n")[0].split())
