@@ -100,7 +100,8 @@ def test_the_foundation_does_not_import_checks(module: str) -> None:
 
 @pytest.mark.parametrize("module", below("reference_models"))
 def test_the_bundled_models_are_written_as_a_users_would_be(module: str) -> None:
-    assert {name for name in ours(module) if not name.startswith("reference_models")} <= {"target"}
+    # "errors": a missing compiler for the bundled kernels is said as everything else is.
+    assert {name for name in ours(module) if not name.startswith("reference_models")} <= {"target", "errors"}
 
 
 @pytest.mark.parametrize("module", sorted(set(MODULES) - {"cli", "__main__"}))
