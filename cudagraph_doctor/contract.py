@@ -49,7 +49,7 @@ def classify(target: object) -> Form:
     lacking = missing[form]
     raise TargetError(
         f"{_type(target)} is no complete {_NAMES[form]}: it lacks {', '.join(lacking)}."
-        + "".join(near(name, _public(target)) for name in lacking),
+        + "".join(near(name, [other for other in _public(target) if other != name]) for name in lacking),
         seen=f"it has {', '.join(name for name in _REQUIRED[form] if name not in lacking)}",
         fix=f"Add {_signatures({name: _REQUIRED[form][name] for name in lacking})}.",
     )

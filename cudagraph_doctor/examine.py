@@ -15,6 +15,7 @@ from cudagraph_doctor import __version__, child, environment, worker
 from cudagraph_doctor.display import Display
 from cudagraph_doctor.errors import UsageError
 from cudagraph_doctor.findings import Finding, Outcome, Report, Status, finding_from_json, outcome_from_json
+from cudagraph_doctor.loader import refuse_early
 from cudagraph_doctor.settings import Settings
 
 _SIGKILL_HINT = "SIGKILL usually means that the machine ran out of memory: see `dmesg`, and take a smaller target."
@@ -33,11 +34,13 @@ class Run:
         self._pending: Finding | None = None
         self._lost: tuple[str, str] | None = None
         self._refused: UsageError | None = None
+        self._heard = False
         self._last_words = ""
         self._started = time.time()
 
     def on_event(self, event: dict[str, Any]) -> None:
         """Take one event of the worker in."""
+        self._heard = True
         match event:
             case {"event": "say", "text": text}:
                 self._display.say(text)
@@ -72,6 +75,13 @@ class Run:
                 reason + (f" (last seen: {self._last_words})." if self._last_words else "."),
                 "Look at the stacks (--debug) if it hangs; else give --timeout more seconds, or ask for fewer --steps.",
                 end.stacks,
+            )
+        elif not self._heard and end.code > 0:
+            self._close(
+                f"The child process could not start: exit code {end.code}.",
+                "See what it printed; the installation of cudagraph-doctor or of Python is broken, or it is our bug.",
+                end.tail,
+                Status.ERRORED,
             )
         else:
             self._lost = self._lost or (_how(end.code), end.stacks or end.tail)
@@ -120,14 +130,15 @@ class Run:
             fix = _SIGKILL_HINT
         self._close(f"The process was lost: {how}{where}.", fix, traceback)
 
-    def _close(self, reason: str, fix: str, traceback: str) -> None:
+    def _close(self, reason: str, fix: str, traceback: str, status: Status = Status.INCONCLUSIVE) -> None:
         for check in self._unfinished():
-            self._outcomes.append(Outcome(check, Status.INCONCLUSIVE, reason, fix, traceback=traceback))
+            self._outcomes.append(Outcome(check, status, reason, fix, traceback=traceback))
 
 
 def examine(settings: Settings, display: Display, checks: tuple[str, ...] = ()) -> Report:
     """Run `settings.check` (or several checks, on one target in one process). Raises UsageError; interrupts pass."""
     checks = checks or (settings.check,)
+    refuse_early(settings)
     run = Run(settings, checks, display)
     with display:
         if settings.in_process:

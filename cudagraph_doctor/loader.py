@@ -18,6 +18,7 @@ from cudagraph_doctor.settings import Settings
 from cudagraph_doctor.target import ENGINE_MEMBERS, LOOP_MEMBERS
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
+_PLAIN_TYPES = {"int": int, "float": float, "bool": bool, "str": str, "None": type(None)}
 _FALSE = frozenset({"0", "false", "no", "off"})
 
 
@@ -110,6 +111,8 @@ def _make(found: object, name: str, fixed: Mapping[str, object], settings: Setti
             fix="Mend it so that it returns a target; --debug shows the whole traceback.",
             traceback=blame.user_traceback(error),
         ) from error
+    if inspect.iscoroutine(target):
+        target.close()
     if target is None or inspect.isclass(target) or inspect.isawaitable(target):
         raise TargetError(
             f"{name}(...) did not return a target.",
@@ -177,8 +180,12 @@ def _converted(key: str, text: str, parameter: inspect.Parameter | None) -> obje
     wanted = parameter.annotation
     if wanted is parameter.empty:
         wanted = str if parameter.default in (parameter.empty, None) else type(parameter.default)
-    union = isinstance(wanted, types.UnionType) or typing.get_origin(wanted) is typing.Union
-    kinds = typing.get_args(wanted) if union else (wanted,)
+    if isinstance(wanted, str):  # could not be evaluated, perhaps for another parameter's sake
+        kinds: tuple[object, ...] = tuple(_PLAIN_TYPES.get(part.strip()) for part in wanted.split("|"))
+    elif isinstance(wanted, types.UnionType) or typing.get_origin(wanted) is typing.Union:
+        kinds = typing.get_args(wanted)
+    else:
+        kinds = (wanted,)
     if type(None) in kinds and text.lower() == "none":
         return None
     plain = [kind for kind in (bool, int, float) if kind in kinds]
