@@ -101,12 +101,13 @@ def faults(to_pages: str) -> str:
     """All planted faults, with the rule and the culprit, and the backends that can see them."""
     from cudagraph_doctor.reference_models.faults import FAULTS
 
-    rows = ["| fault | what is planted | rule | culprit | forms | backends that see it |"]
-    rows.append("| --- | --- | --- | --- | --- | --- |")
-    for fault in FAULTS:
+    rows = ["| fault | what is planted | its twin | rule | culprit | form | backends that see it |"]
+    rows.append("| --- | --- | --- | --- | --- | --- | --- |")
+    for fault in FAULTS.values():
         link = f"[{fault.rule}]({to_pages}/{fault.rule}.md)"
-        backends = "cuda, emulated" if fault.emulated else "cuda"
-        cells = (f"`{fault.name}`", fault.summary, link, fault.culprit, ", ".join(fault.forms), backends)
+        backends = "cuda, emulated" if fault.emulated else f"cuda ({fault.why_not_emulated})"
+        forms = ", ".join(fault.forms)
+        cells = (f"`{fault.name}`", fault.summary, fault.twin, link, f"`{fault.culprit}`", forms, backends)
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
 
