@@ -1,0 +1,56 @@
+"""Whose line it is: frames made up by running code under a module name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cudagraph_doctor.findings import Location
+from cudagraph_doctor.graph.callsite import callsite
+
+
+def module(name: str, source: str, **names: Any) -> dict[str, Any]:
+    """The globals of a module of that name."""
+    space: dict[str, Any] = {"__name__": name, **names}
+    exec(compile(source, f"/somewhere/{name.replace('.', '/')}.py", "exec"), space)
+    return space
+
+
+def hook() -> Callable[[], Location | None]:
+    source = "def begin():\n    return inner()\ndef inner():\n    return callsite()"
+    space = module("cudagraph_doctor.graph.watch", source, callsite=callsite)
+    begin: Callable[[], Location | None] = space["begin"]
+    return begin
+
+
+def test_the_users_line_behind_torch() -> None:
+    torch = module("torch.cuda.graphs", "def enter():\n    return begin()", begin=hook())
+    user = module("serve", "def capture():\n    x = 1\n    return enter()", enter=torch["enter"])
+    assert user["capture"]() == Location("/somewhere/serve.py", 3, "capture", "")
+
+
+def test_a_module_whose_name_only_begins_alike_is_the_users() -> None:
+    user = module("torchserve.runner", "def capture():\n    return begin()", begin=hook())
+    found = user["capture"]()
+    assert found is not None and found.file == "/somewhere/torchserve/runner.py"
+
+
+def test_the_doctors_own_captures_have_no_line() -> None:
+    proof = module("cudagraph_doctor.proof.arms", "def fresh():\n    return begin()", begin=hook())
+    assert proof["fresh"]() is None
+
+
+def test_a_runner_of_the_user_called_by_the_doctor_has_its_line() -> None:
+    user = module("serve", "def capture():\n    return begin()", begin=hook())
+    proof = module("cudagraph_doctor.proof.arms", "def fresh():\n    return capture()", capture=user["capture"])
+    assert proof["fresh"]() == Location("/somewhere/serve.py", 2, "capture", "")
+
+
+def test_bundled_targets_are_looked_at_as_a_users() -> None:
+    bundled = module("cudagraph_doctor.reference_models.engine", "def capture():\n    return begin()", begin=hook())
+    assert bundled["capture"]() is not None
+
+
+def test_the_code_of_a_real_line() -> None:
+    found = hook()()  # this one
+    assert found is not None and found.code == "found = hook()()  # this one" and found.file == __file__
