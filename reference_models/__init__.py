@@ -1,6 +1,15 @@
-"""The bundled decode models, their kernels and their planted faults. Torch is imported when one is loaded."""
+"""The bundled decode models, their kernels and their planted faults. Torch is imported when one is loaded.
+
+On the path: `requests.py` and `inputs.py` (what a step is), `kernels/`, `nvrtc.py` and `operators.py` (what it runs),
+`decode.py` (the model), `loop.py` and `engine.py` (the two forms of a target), `faults.py`.
+"""
 
 from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from cudagraph_doctor.errors import UsageError
 
 if __name__ != "cudagraph_doctor.reference_models":
     raise ImportError("import cudagraph_doctor.reference_models, not reference_models")
@@ -16,11 +25,59 @@ def load(
     dtype: str = "auto",
     seed: int = 0,
 ) -> object:
-    """The reference model as a target."""
+    """The reference model as a target.
+
+    Args:
+        form: "loop", "engine", or "auto": the form in which the fault exists, a loop first.
+        device: "cuda", or "cpu:0" (emulated).
+        fault: name of a planted fault, "" for none.
+        twin: with `fault`, its clean twin instead.
+        preset: size of the model: "tiny", "default" or "large".
+        dtype: "bfloat16", "float32" (CPU only) or "auto": bfloat16 on CUDA, float32 on a CPU.
+        seed: of weights, caches and tokens.
+
+    Raises:
+        UsageError: one of these is unknown, or they do not go together.
+    """
+    from cudagraph_doctor.reference_models.faults import FAULTS
+
+    forms: tuple[str, ...] = ("loop", "engine")
+    if form != "auto":
+        _one_of(forms, form, "form")
+    if twin and not fault:
+        raise UsageError("A twin is the clean counterpart of a fault, and no fault is named.", fix="Add --fault NAME.")
+    if fault:
+        forms = FAULTS[_one_of(FAULTS, fault, "fault")].forms
+    if form == "auto":
+        form = forms[0]
+    if form not in forms:
+        raise UsageError(
+            f'The fault "{fault}" does not exist in the {form} form.', fix=f"Use the SPEC reference:{forms[0]}."
+        )
+
     import torch
 
+    from cudagraph_doctor.reference_models import faulty_engine, faulty_staging, faulty_step
     from cudagraph_doctor.reference_models.decode import PRESETS
+    from cudagraph_doctor.reference_models.engine import ReferenceEngine
     from cudagraph_doctor.reference_models.loop import ReferenceLoop
 
-    kind = torch.float32 if device.startswith("cpu") else torch.bfloat16
-    return ReferenceLoop(PRESETS[preset], device, kind, seed)
+    on_cuda = torch.device(device).type == "cuda"
+    dtypes = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+    dtypes["auto"] = dtypes["bfloat16" if on_cuda else "float32"]
+    if on_cuda and dtype == "float32":
+        raise UsageError("The reference model's CUDA kernels are for bfloat16 only.", fix="Leave dtype out.")
+    model = (PRESETS[_one_of(PRESETS, preset, "preset")], device, dtypes[_one_of(dtypes, dtype, "dtype")], seed)
+    if form == "loop":
+        planted = {**faulty_staging.PLANTED, **faulty_step.PLANTED}
+        return (planted[fault][twin] if fault else ReferenceLoop)(*model)
+    return (faulty_engine.PLANTED[fault][twin] if fault else ReferenceEngine)(*model)
+
+
+def _one_of(known: Iterable[str], name: str, what: str) -> str:
+    names = list(known)
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f' Did you mean "{near[0]}"?' if near else ""
+        raise UsageError(f'The reference model has no {what} "{name}".{hint}', fix=f"Use one of: {', '.join(names)}.")
+    return name

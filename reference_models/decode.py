@@ -51,7 +51,8 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(n, hidden) -> (n, hidden)."""
-        return ops.rms_norm(x, self.weight, self.eps)
+        normed: torch.Tensor = ops.rms_norm(x, self.weight, self.eps)
+        return normed
 
 
 class Rotary(nn.Module):
@@ -66,9 +67,9 @@ class Rotary(nn.Module):
         angles = torch.outer(positions, config.rope_base ** (-dims / config.head_dim))
         self.register_buffer("cos_sin", torch.cat((angles.cos(), angles.sin()), dim=-1), persistent=False)
 
-    def forward(self, qk: torch.Tensor, positions: torch.Tensor) -> None:
+    def forward(self, qk: torch.Tensor, inputs: DecodeInputs) -> None:
         """Rotate the heads of qk (n, heads, head_dim) in place."""
-        ops.rotary_embedding(qk, positions, self.cos_sin)
+        ops.rotary_embedding(qk, inputs.positions, self.cos_sin)
 
 
 class Attention(nn.Module):
@@ -93,12 +94,13 @@ class Attention(nn.Module):
         """(n, hidden) -> (n, hidden); writes the caches at `slot_mapping`."""
         qkv = self.qkv(hidden).unflatten(-1, (-1, self.head_dim))
         query, key, value = qkv.split(self.heads, dim=1)
-        self.rotary(qkv[:, : -self.heads[-1]], inputs.positions)  # query and key lie side by side
+        self.rotary(qkv[:, : -self.heads[-1]], inputs)  # query and key lie side by side
         ops.reshape_and_cache(key, value, self.key_cache, self.value_cache, inputs.slot_mapping)
         out = ops.paged_attention_decode(
             query, self.key_cache, self.value_cache, inputs.block_table, inputs.seq_lens, self.scale
         )
-        return self.o_proj(out.flatten(1))
+        projected: torch.Tensor = self.o_proj(out.flatten(1))
+        return projected
 
 
 class MLP(nn.Module):
@@ -111,7 +113,8 @@ class MLP(nn.Module):
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """(n, hidden) -> (n, hidden)."""
-        return self.down(ops.silu_and_mul(self.gate_up(hidden)))
+        down: torch.Tensor = self.down(ops.silu_and_mul(self.gate_up(hidden)))
+        return down
 
 
 class DecoderLayer(nn.Module):
@@ -127,7 +130,8 @@ class DecoderLayer(nn.Module):
     def forward(self, hidden: torch.Tensor, inputs: DecodeInputs) -> torch.Tensor:
         """(n, hidden) -> (n, hidden)."""
         hidden = hidden + self.attn(self.input_norm(hidden), inputs)
-        return hidden + self.mlp(self.post_attn_norm(hidden))
+        hidden = hidden + self.mlp(self.post_attn_norm(hidden))
+        return hidden
 
 
 class Decoder(nn.Module):
@@ -149,6 +153,7 @@ class Decoder(nn.Module):
         self.lm_head = linear(config.hidden_size, config.vocab_size, device, dtype)
         self.requires_grad_(False)
         self._seed_weights(torch.Generator(device).manual_seed(seed))
+        self.reset_caches(seed)
 
     def forward(self, inputs: DecodeInputs) -> dict[str, torch.Tensor]:
         """One decode step: {"logits": (n, vocab), "tokens": (n,) int64}."""

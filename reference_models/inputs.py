@@ -12,6 +12,10 @@ TABLE_WIDTH = LONGEST_REQUEST // BLOCK_SIZE
 """Columns of a block table that fits every request."""
 
 
+PADDING = {"input_ids": 0, "positions": 0, "slot_mapping": -1, "block_table": 0, "seq_lens": 0}
+"""What stands where there is no request: nothing is read, nothing is written."""
+
+
 @dataclass(slots=True)
 class DecodeInputs:
     """Inputs of one decode step: one row a request."""
@@ -26,6 +30,14 @@ class DecodeInputs:
     """(n, width) int32: the cache blocks of each request, in order; 0 beyond what it owns."""
     seq_lens: torch.Tensor
     """(n,) int32: how many tokens of these blocks are read, the new one included; 0 reads nothing."""
+
+    def rows(self, n: int) -> DecodeInputs:
+        """Views of the first `n` rows."""
+        return DecodeInputs(*(getattr(self, name)[:n] for name in PADDING))
+
+    def pinned(self) -> DecodeInputs:
+        """Copies in pinned memory, from where the device copies without holding up the host."""
+        return DecodeInputs(*(getattr(self, name).pin_memory() for name in PADDING))
 
 
 def true_inputs(step: int, rows: int, vocab_size: int, num_blocks: int, seed: int, device: str) -> DecodeInputs:
@@ -61,15 +73,15 @@ def padding(rows: int, device: str) -> DecodeInputs:
 
 
 def stage(static: DecodeInputs, fresh: DecodeInputs) -> None:
-    """Copy a step into the leading rows of the static inputs, and make padding of the rows behind it."""
-    n, width = fresh.block_table.shape
-    static.input_ids[:n].copy_(fresh.input_ids)
-    static.input_ids[n:].zero_()
-    static.positions[:n].copy_(fresh.positions)
-    static.positions[n:].zero_()
-    static.slot_mapping[:n].copy_(fresh.slot_mapping)
-    static.slot_mapping[n:].fill_(-1)
-    static.block_table.zero_()
-    static.block_table[:n, :width].copy_(fresh.block_table)
-    static.seq_lens[:n].copy_(fresh.seq_lens)
-    static.seq_lens[n:].zero_()
+    """Copy a step into the leading rows of the static inputs, and make padding of all that is behind it."""
+    for name in PADDING:
+        copy_input(name, static, fresh)
+
+
+def copy_input(name: str, static: DecodeInputs, fresh: DecodeInputs) -> None:
+    """`stage` for one input: in place, so that the captured address stays the one that is read."""
+    buffer: torch.Tensor = getattr(static, name)
+    values: torch.Tensor = getattr(fresh, name)
+    buffer.fill_(PADDING[name])
+    # From pinned memory this returns at once; the order on the stream is what counts.
+    buffer[tuple(slice(size) for size in values.shape)].copy_(values, non_blocking=True)

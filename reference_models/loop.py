@@ -24,7 +24,6 @@ class ReferenceLoop:
         self.device = device
         self.seed = seed
         self.model = Decoder(config, device, dtype, seed)
-        self.reset()
 
     def next_inputs(self, step: int, n: int) -> DecodeInputs:
         """The truth of step `step` for `n` rows."""

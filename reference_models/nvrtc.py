@@ -66,7 +66,7 @@ def cubin(name: str, arch: str, **defines: int) -> bytes:
         std="c++17",
         arch=arch,
         include_path=[str(FOLDER)],
-        define_macro=[(macro, str(value)) for macro, value in defines.items()],
+        define_macro=([(macro, str(value)) for macro, value in defines.items()]) or None,
         lineinfo=True,
     )
     try:

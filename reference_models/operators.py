@@ -40,8 +40,9 @@ def _(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
 
 @custom_op("cudagraph_doctor::rotary_embedding", mutates_args=("qk",), device_types="cuda")
 def rotary_embedding(qk: torch.Tensor, positions: torch.Tensor, cos_sin: torch.Tensor, offset: int = 0) -> None:
-    """Rotate query and key heads in place. qk (n, heads, head_dim), positions (n,) int64, cos_sin (longest, head_dim) float.
+    """Rotate query and key heads by their row's position, in place.
 
+    qk (n, heads, head_dim), positions (n,) int64, cos_sin (longest, head_dim) float32: cosines, then sines.
     `offset` is added to all positions. It is a kernel argument *by value*: a capture freezes it.
     """
     _require_vectors("rotary_embedding", qk)
@@ -217,8 +218,8 @@ def _require_vectors(operator: str, *tensors: torch.Tensor) -> None:
             inner *= size
         if not fits or (tensor.dim() > 1 and tensor.stride(0) % _VECTOR):
             raise ValueError(
-                f"{operator} needs contiguous rows that start at multiples of 16 bytes, not shape {tuple(tensor.shape)}, "
-                f"strides {tensor.stride()}, address {tensor.data_ptr():#x}"
+                f"{operator} needs contiguous rows that start at multiples of 16 bytes, "
+                f"not shape {tuple(tensor.shape)}, strides {tensor.stride()}, address {tensor.data_ptr():#x}"
             )
 
 

@@ -53,7 +53,11 @@ def running(step: int, rows: int, seed: int, num_blocks: int) -> tuple[Request, 
     So when a batch shrinks, requests leave at the top and the others move up, as in an engine's queue; seat 0 is always
     served and always last. Its first request is there for 48 steps, is the longest of them all, owns slot 0 and crosses
     a block boundary in step 2. The seat beside it changes hands in step 3.
+
+    Raises ValueError if there are not 1 to 16 rows, or a negative step.
     """
+    if not 1 <= rows <= MAX_ROWS or step < 0:
+        raise ValueError(f"step {step} with {rows} rows: steps start at 0, and 1 to {MAX_ROWS} rows are served")
     played = _played(seed, num_blocks)
     while len(played) <= step:
         played.append(_seated(len(played), played[-1], seed, num_blocks))
@@ -67,7 +71,7 @@ def _played(seed: int, num_blocks: int) -> list[tuple[Request, ...]]:
 
 
 def _seated(step: int, before: tuple[Request, ...], seed: int, num_blocks: int) -> tuple[Request, ...]:
-    """Who sits where in `step`: the seats of the step before, one token on, those who leave replaced, all with blocks."""
+    """The seats in `step`: those of the step before, one token on, who leaves replaced, all with blocks enough."""
     newcomer = max((request.number for request in before), default=-1) + 1
     seats = []
     for seat in range(MAX_ROWS):
