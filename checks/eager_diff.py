@@ -11,10 +11,10 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cudagraph_doctor import contract
 from cudagraph_doctor.errors import DoctorError, Inconclusive
 from cudagraph_doctor.findings import Finding, Outcome, Status, Step
 from cudagraph_doctor.graph.backend import Backend
-from cudagraph_doctor.loader import classify
 from cudagraph_doctor.progress import Progress
 from cudagraph_doctor.proof.arms import Arm, Arms, Result, same_state
 from cudagraph_doctor.proof.compare import Level, compare
@@ -42,8 +42,14 @@ _MAX_DIAGNOSES = 4
 """Bad steps diagnosed from scratch; later ones are compared with the culprits known by then."""
 
 _VERDICTS = {
-    Kind.CLEAN: "clean", Kind.NUMERICS: "note", Kind.HARMLESS: "note", Kind.UNKNOWN: "inconclusive",
-    Kind.FROZEN: "finding", Kind.DIFFERS: "finding", Kind.UNTOLD: "finding", Kind.UNSTABLE: "finding",
+    Kind.CLEAN: "clean",
+    Kind.NUMERICS: "note",
+    Kind.HARMLESS: "note",
+    Kind.UNKNOWN: "inconclusive",
+    Kind.FROZEN: "finding",
+    Kind.DIFFERS: "finding",
+    Kind.UNTOLD: "finding",
+    Kind.UNSTABLE: "finding",
 }
 
 
@@ -65,7 +71,7 @@ def run(target: Any, backend: Backend, settings: Settings, progress: Progress) -
 
 def subject_of(target: Any, backend: Backend) -> LoopSubject | EngineSubject:
     """The target as a subject."""
-    if classify(target) == "engine":
+    if contract.check(target) == "engine":
         return EngineSubject(target, backend)
     return RunnerSubject(target, backend) if hasattr(target, "graphed") else LoopSubject(target, backend)
 
@@ -104,8 +110,11 @@ class _Collector:
         plan = subject.plan(settings.steps, settings.buckets, settings.batch_sizes, settings.exhaustive)
         compared = [at for at in plan if at.key is not None and at.rows > 0]
         if not compared:
-            raise Inconclusive("no step of the plan is served by a graph",
-                               seen=f"batch sizes {sorted({at.rows for at in plan})}", fix="choose other --batch-sizes")
+            raise Inconclusive(
+                "no step of the plan is served by a graph",
+                seen=f"batch sizes {sorted({at.rows for at in plan})}",
+                fix="choose other --batch-sizes",
+            )
         if isinstance(subject, LoopSubject):
             subject.check_contract(compared)
         self._discover(compared)
@@ -137,11 +146,14 @@ class _Collector:
         self.progress.say(
             f"{len(plan)} steps, about {each * 1000:.3g} ms each: some {6 * each * len(plan):.2g} s; "
             f"{self.arms.memory.live_bytes / 2**20:.3g} MiB of live memory watched, {state / 2**20:.3g} MiB of it is state, "
-            f"up to {6 * state / 2**20:.3g} MiB for copies")
+            f"up to {6 * state / 2**20:.3g} MiB for copies"
+        )
         if 6 * state > self.backend.free_bytes():
-            raise Inconclusive("there is not enough free device memory for copies of the state",
-                               seen=f"{6 * state} bytes needed, {self.backend.free_bytes()} free",
-                               fix="use a smaller KV cache for this run")
+            raise Inconclusive(
+                "there is not enough free device memory for copies of the state",
+                seen=f"{6 * state} bytes needed, {self.backend.free_bytes()} free",
+                fix="use a smaller KV cache for this run",
+            )
         self.progress.advance("captures")
         self.subject.capture_all(plan)
         self.progress.advance("graph steps")
@@ -152,8 +164,13 @@ class _Collector:
         differences = compare(result.outputs, reference.outputs, self.settings.tolerances, self.noise)
         if same_state(result.state, reference.state):
             return Gap(tuple(differences))
-        state = state_difference(self.arms.saved.memory, reference.state, result.state,
-                                 self.arms.look_around().tensors, self.subject.reserved())
+        state = state_difference(
+            self.arms.saved.memory,
+            reference.state,
+            result.state,
+            self.arms.look_around().tensors,
+            self.subject.reserved(),
+        )
         return Gap(tuple(differences), state)
 
     def _step(self, at: Planned) -> None:
@@ -163,8 +180,15 @@ class _Collector:
         record.eager_control = self.gap(arms.run(Arm.EAGER, at), eager)
         replayed = arms.run(Arm.REPLAYED, at)
         if isinstance(self.subject, EngineSubject) and not self.subject.has_replayed(at):
-            self.steps.append(Step(at.step, at.rows, str(at.key), "inconclusive",
-                                   {"reason": "graphs(True), but the step replayed no graph"}))
+            self.steps.append(
+                Step(
+                    at.step,
+                    at.rows,
+                    str(at.key),
+                    "inconclusive",
+                    {"reason": "graphs(True), but the step replayed no graph"},
+                )
+            )
             arms.commit(at, eager)
             return
         record.replay_control = self.gap(arms.run(Arm.REPLAYED, at), replayed)
@@ -180,8 +204,11 @@ class _Collector:
             kind = Kind.UNKNOWN
         if diagnosis.culprits and kind in (Kind.NUMERICS, Kind.HARMLESS) and record.replayed.outputs:
             kind = Kind.DIFFERS  # small, but mending an input takes it away: harm shown
-        self.steps.append(Step(at.step, at.rows, str(at.key), _VERDICTS[kind], {"kind": kind.value,
-                                                                              "gap": str(record.replayed)[:200]}))
+        self.steps.append(
+            Step(
+                at.step, at.rows, str(at.key), _VERDICTS[kind], {"kind": kind.value, "gap": str(record.replayed)[:200]}
+            )
+        )
         self._file(at, kind, record, diagnosis)
         arms.commit(at, eager)
 
@@ -203,7 +230,7 @@ class _Collector:
         arms, subject = self.arms, self.subject
         diagnosis = Diagnosis()
         engine = isinstance(subject, EngineSubject)
-        fresh_start = len([b for b in self.bad]) < _MAX_DIAGNOSES
+        fresh_start = len(self.bad) < _MAX_DIAGNOSES
         old = self.doctor.read(subject.held(at)) if engine and fresh_start else []
         if engine and fresh_start:
             diagnosis = self.doctor.before_recapture(at, eager, record.replayed)
@@ -265,7 +292,9 @@ class _Collector:
             self.bad.append(_Bad(at, kind, record, diagnosis, module, [at.step]))
         elif kind is Kind.UNKNOWN and not any(n.code == "CGD001" for n in self.notes):
             self.notes.append(unknown_note(at, record.eager_control, self.backend.name))
-        elif kind in (Kind.NUMERICS, Kind.HARMLESS) and not any(n.code == "CGD107" and n.key == str(at.key) for n in self.notes):
+        elif kind in (Kind.NUMERICS, Kind.HARMLESS) and not any(
+            n.code == "CGD107" and n.key == str(at.key) for n in self.notes
+        ):
             self.notes.append(numerics_note(at, kind, record, self.backend.name))
 
     def _findings(self) -> list[Finding]:
@@ -274,31 +303,56 @@ class _Collector:
         if found.unrestored:
             findings.append(reset_finding(found.unrestored, self.backend.name))
         for bad in self.bad:
-            findings += explain(Case(bad.at, bad.kind, bad.record, bad.diagnosis, bad.module, tuple(bad.steps),
-                                     self.subject.form, self.settings.values), self.backend.name)
+            findings += explain(
+                Case(
+                    bad.at,
+                    bad.kind,
+                    bad.record,
+                    bad.diagnosis,
+                    bad.module,
+                    tuple(bad.steps),
+                    self.subject.form,
+                    self.settings.values,
+                ),
+                self.backend.name,
+            )
         return findings + self.notes
 
     def _outcome(self, plan: list[Planned], findings: list[Finding]) -> Outcome:
         not_checked = [*self.subject.not_checked, *self.backend.not_checked()]
         if not self.arms.found.walked_all:
-            not_checked.append("the target's objects are too many to walk: some names and host values were not looked at")
+            not_checked.append(
+                "the target's objects are too many to walk: some names and host values were not looked at"
+            )
         unjudged = [s for s in self.steps if s.verdict == "inconclusive"]
         if unjudged:
-            not_checked.append(f"{len(unjudged)} of {len(self.steps)} steps could not be judged "
-                               f"({unjudged[0].detail.get('reason') or 'eager is not reproducible there'})")
+            not_checked.append(
+                f"{len(unjudged)} of {len(self.steps)} steps could not be judged "
+                f"({unjudged[0].detail.get('reason') or 'eager is not reproducible there'})"
+            )
         spoken = [f for f in findings if f.severity.rank > 0]
         judged = len(self.steps) - len(unjudged)
         status = Status.FOUND if spoken else Status.PASSED if judged else Status.INCONCLUSIVE
         return Outcome(
-            check=NAME, status=status,
+            check=NAME,
+            status=status,
             reason="" if judged or spoken else "no step could be judged",
             fix="" if judged or spoken else "see what was not checked",
             not_checked=tuple(dict.fromkeys(not_checked)),
-            checked={"backend": self.backend.name, "form": self.subject.form, "steps": judged,
-                     "graphs": len({str(at.key) for at in plan}), "batch sizes": sorted({at.rows for at in plan}),
-                     "runs": self.arms.runs, "state bytes": sum(e.bytes for e in self.arms.found.state),
-                     "host values that steps move": len(self.arms.found.host_moves)},
-            steps=tuple(sorted(self.steps, key=lambda s: s.index)), findings=tuple(findings), rules=RULES)
+            checked={
+                "backend": self.backend.name,
+                "form": self.subject.form,
+                "steps": judged,
+                "graphs": len({str(at.key) for at in plan}),
+                "batch sizes": sorted({at.rows for at in plan}),
+                "runs": self.arms.runs,
+                "state bytes": sum(e.bytes for e in self.arms.found.state),
+                "host values that steps move": len(self.arms.found.host_moves),
+            },
+            steps=tuple(sorted(self.steps, key=lambda s: s.index)),
+            findings=tuple(findings),
+            rules=RULES,
+        )
 
 
 __all__ = ["NAME", "NEEDS", "RULES", "DoctorError", "StateDifference", "run", "subject_of"]

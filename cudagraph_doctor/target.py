@@ -66,7 +66,7 @@ class EngineTarget(Protocol):
         """Its enforce-eager switch, at run time: `on=False` makes `step` run eagerly."""
 
     # Optional members:
-    #   batch_sizes -> Iterable[int]         sizes worth trying: 1, 2, 3, 4, 8
+    #   batch_sizes -> Iterable[int]         sizes worth trying: 1, 2, 3, 4, 5, 7, 8
     #   roots() -> Mapping[str, object]      walked for tensors and scalars; names become attribute paths: the target
     #   key(i, n) -> Hashable                what the runner looks the graph of this step up by: n
     #   recapture() -> None                  captures all graphs anew, as at start-up: no fresh arm

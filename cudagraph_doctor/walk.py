@@ -21,7 +21,18 @@ MAX_OBJECTS = 200_000
 
 Scalar = bool | int | float | complex | str | bytes | None
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), enum.Enum)
-_SKIPPED_MODULES = ("torch.", "threading", "logging", "asyncio", "weakref", "cuda.", "triton.", "nvtx", "rich.", "cudagraph_doctor.graph")
+_SKIPPED_MODULES = (
+    "torch.",
+    "threading",
+    "logging",
+    "asyncio",
+    "weakref",
+    "cuda.",
+    "triton.",
+    "nvtx",
+    "rich.",
+    "cudagraph_doctor.graph",
+)
 
 
 @dataclass(slots=True)

@@ -8,9 +8,8 @@ offer (reading and patching nodes, live memory) comes from a `Backend`: `cuda.Cu
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 

@@ -122,7 +122,9 @@ class Arms:
                 self.subject.replayed(at)
         self.backend.synchronize()
         changed = self.memory.changed(before, self._look()) - self.found.state
-        staged = [t for at in plan for held in self.subject.held(at) for p, t in held.tensors.items() if p in held.inputs]
+        staged = [
+            t for at in plan for held in self.subject.held(at) for p, t in held.tensors.items() if p in held.inputs
+        ]
         self.found.touched |= {extent for extent in changed if not any(overlaps(tensor, extent) for tensor in staged)}
         self.subject.reset()
 
@@ -189,7 +191,9 @@ class Arms:
 
     def _measure(self, arm: Arm, outputs: Any) -> Result:
         with self.backend.own_memory():
-            leaves = {p: v.detach().clone() if isinstance(v, torch.Tensor) else v for p, v in tree.leaves(outputs).items()}
+            leaves = {
+                p: v.detach().clone() if isinstance(v, torch.Tensor) else v for p, v in tree.leaves(outputs).items()
+            }
         del outputs
         self.backend.synchronize()
         return Result(arm, leaves, self.memory.save(self.found.state).memory)

@@ -105,18 +105,30 @@ def compare_leaf(
     """
     if not isinstance(value, torch.Tensor) or not isinstance(reference, torch.Tensor):
         same = type(value) is type(reference) and (value == reference or (value != value and reference != reference))
-        return Difference(path, Level.EQUAL if same else Level.LARGE, total=1, count=0 if same else 1,
-                          reason="" if same else f"{value!r} instead of {reference!r}", integral=True)
+        return Difference(
+            path,
+            Level.EQUAL if same else Level.LARGE,
+            total=1,
+            count=0 if same else 1,
+            reason="" if same else f"{value!r} instead of {reference!r}",
+            integral=True,
+        )
     if value.shape != reference.shape or value.dtype != reference.dtype:
-        return Difference(path, Level.LARGE, total=reference.numel(), count=reference.numel(), integral=True,
-                          reason=f"{tuple(value.shape)} {value.dtype} instead of {tuple(reference.shape)} {reference.dtype}")
+        return Difference(
+            path,
+            Level.LARGE,
+            total=reference.numel(),
+            count=reference.numel(),
+            integral=True,
+            reason=f"{tuple(value.shape)} {value.dtype} instead of {tuple(reference.shape)} {reference.dtype}",
+        )
     reference = reference.to(value.device)
     if same_bits(value, reference):
         return Difference(path, Level.EQUAL, total=value.numel())
     width = value.element_size()
     unequal = (bits(value) != bits(reference)).reshape(bits(value).shape[0], -1, width).any(-1)
     rows = tuple(unequal.any(-1).nonzero().flatten()[:64].tolist())
-    common = {"path": path, "count": int(unequal.sum()), "total": value.numel(), "rows": rows}
+    common: dict[str, Any] = {"path": path, "count": int(unequal.sum()), "total": value.numel(), "rows": rows}
     if not value.dtype.is_floating_point and not value.dtype.is_complex:
         return Difference(level=Level.LARGE, integral=True, **common)
     wide = torch.complex128 if value.dtype.is_complex else torch.float64
@@ -128,9 +140,14 @@ def compare_leaf(
     # NaN against any NaN is not a difference in value; NaN against a number, or another infinity, is
     odd = ~finite & ~(a.isnan() & b.isnan()) & ~(a == b)
     if bool(odd.any()):
-        kind = "NaN or Inf where eager has a number" if bool((~a.isfinite() & b.isfinite()).any()) else \
-            "a number where eager has NaN or Inf"
-        return Difference(level=Level.LARGE, max_abs=max_abs, scale=scale, reason=f"{int(odd.sum())} values: {kind}", **common)
+        kind = (
+            "NaN or Inf where eager has a number"
+            if bool((~a.isfinite() & b.isfinite()).any())
+            else "a number where eager has NaN or Inf"
+        )
+        return Difference(
+            level=Level.LARGE, max_abs=max_abs, scale=scale, reason=f"{int(odd.sum())} values: {kind}", **common
+        )
     allowed = _tolerance(path, value.dtype, given or {}, noise)
     level = Level.SMALL if max_abs <= allowed.atol + allowed.rtol * scale else Level.LARGE
     return Difference(level=level, max_abs=max_abs, scale=scale, **common)

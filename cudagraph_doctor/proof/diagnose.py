@@ -68,7 +68,7 @@ class Doctor:
         scene = look(self._arms, at)
         truth = self._arms.subject.truth(at)
         remedies = [*moved_remedies(scene), *input_remedies(scene, truth or scene.live, at, bool(truth))]
-        if isinstance(at.key, int) and at.key > at.rows or not truth:
+        if (isinstance(at.key, int) and at.key > at.rows) or not truth:
             remedies += padding_remedies(scene, at, self._reserved())
         return self._try(at, remedies, self._near(eager, bad))
 
@@ -104,17 +104,18 @@ class Doctor:
                 found.culprits, found.confirmed, found.tried = baked.culprits, baked.confirmed, baked.tried
         return found
 
-    def after_recapture(
-        self, at: Planned, old: Sequence[CapturedGraph], bad: Result, fresh: Result
-    ) -> Diagnosis:
+    def after_recapture(self, at: Planned, old: Sequence[CapturedGraph], bad: Result, fresh: Result) -> Diagnosis:
         """For engines: the old graph is gone. Put its by-value parameters into the new one: does it turn as bad?"""
         found = Diagnosis()
         held = self._arms.subject.held(at, fresh=True)
         for one, a, b in zip(held, old, self.read(held), strict=False):
             found.unlike = first_unlike(a, b)
             if found.unlike is None:
-                forced = [r for r in baked_remedies(one.live, b, a)
-                          if self._compare(try_out(self._arms, at, [r], Arm.FRESH), bad).level is Level.EQUAL]
+                forced = [
+                    r
+                    for r in baked_remedies(one.live, b, a)
+                    if self._compare(try_out(self._arms, at, [r], Arm.FRESH), bad).level is Level.EQUAL
+                ]
                 for remedy in forced[:1]:
                     remedy.was, remedy.expected = remedy.expected, remedy.was
                     found.culprits, found.confirmed = [remedy], True
@@ -131,7 +132,9 @@ class Doctor:
         return graphs
 
     def _weights(self) -> list[str]:
-        return [n for n, t in self._arms.look_around().tensors.items() if t.requires_grad or type(t).__name__ == "Parameter"]
+        return [
+            n for n, t in self._arms.look_around().tensors.items() if t.requires_grad or type(t).__name__ == "Parameter"
+        ]
 
     def _reserved(self) -> list[int]:
         return [row for rows in self._arms.subject.reserved().values() for row in rows]

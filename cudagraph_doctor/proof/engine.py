@@ -30,8 +30,10 @@ class EngineSubject:
         self.generators: tuple[torch.Generator, ...] = tuple(getattr(target, "generators", ()) or ())
         self.can_recapture = hasattr(target, "recapture")
         if not self.can_recapture:
-            self.not_checked.append("no graph could be captured anew (the target has no recapture()): what is frozen "
-                                    "in a graph cannot be told from what staging does wrong")
+            self.not_checked.append(
+                "no graph could be captured anew (the target has no recapture()): what is frozen "
+                "in a graph cannot be told from what staging does wrong"
+            )
         self._backend = backend
         self._held: dict[int, Held] = {}
         self._replayed: dict[tuple[int, int], set[int]] = {}
@@ -78,8 +80,10 @@ class EngineSubject:
         before = self._backend.log.replays
         outputs = self._step(at, graphs=False)
         if self._backend.log.replays != before:
-            raise Inconclusive("the engine replayed a CUDA graph although graphs(False) had switched them off",
-                               fix="let graphs(on) set the switch that the engine's step really reads")
+            raise Inconclusive(
+                "the engine replayed a CUDA graph although graphs(False) had switched them off",
+                fix="let graphs(on) set the switch that the engine's step really reads",
+            )
         return outputs
 
     def replayed(self, at: Planned) -> Outputs:

@@ -65,8 +65,12 @@ def _run(
         for at in plan:
             outputs = subject.replayed(at) if graphs else subject.eager(at)
             with backend.own_memory():
-                results.append({p: v.detach().clone() if isinstance(v, torch.Tensor) else v
-                                for p, v in tree.leaves(outputs).items()})
+                results.append(
+                    {
+                        p: v.detach().clone() if isinstance(v, torch.Tensor) else v
+                        for p, v in tree.leaves(outputs).items()
+                    }
+                )
             del outputs
             if wait:
                 backend.synchronize()
@@ -86,8 +90,12 @@ class _Kept:
 
 
 def _kept_outputs(arms: Arms, plan: Sequence[Planned], first: list[Outputs]) -> list[Finding]:
-    known = {(name, tensor.data_ptr()) for at in plan for held in arms.subject.held(at)
-             for name, tensor in held.tensors.items()}
+    known = {
+        (name, tensor.data_ptr())
+        for at in plan
+        for held in arms.subject.held(at)
+        for name, tensor in held.tensors.items()
+    }
     kept = _Kept()
 
     def move_away(live: LiveGraph) -> None:
@@ -110,21 +118,34 @@ def _kept_outputs(arms: Arms, plan: Sequence[Planned], first: list[Outputs]) -> 
     name = next(iter(kept.names))
     step = plan[at]
     difference = "; ".join(str(d) for d in compare(first[at], moved[at]))
-    return [Finding(
-        "CGD104",
-        f"`{name}` is an output of a graph, still in use when a later replay overwrites it: {difference} at step {step.step} "
-        f"({step.rows} rows). Healed by giving `{name}` memory of its own before that replay.",
-        RULES["CGD104"].severity, Proof.CONFIRMED,
-        f"Clone what is kept over a replay (`{name.rpartition('.')[2]} = output.clone()`).",
-        culprit=Culprit("output", name), step=step.step, key=str(step.key), backend=arms.backend.name,
-        evidence={"kept": list(kept.names), "healed_by": f"cloning `{name}` before each replay",
-                  "control": "the same steps in a row, twice: bit for bit equal"})]
+    return [
+        Finding(
+            "CGD104",
+            f"`{name}` is an output of a graph, still in use when a later replay overwrites it: {difference} at step {step.step} "
+            f"({step.rows} rows). Healed by giving `{name}` memory of its own before that replay.",
+            RULES["CGD104"].severity,
+            Proof.CONFIRMED,
+            f"Clone what is kept over a replay (`{name.rpartition('.')[2]} = output.clone()`).",
+            culprit=Culprit("output", name),
+            step=step.step,
+            key=str(step.key),
+            backend=arms.backend.name,
+            evidence={
+                "kept": list(kept.names),
+                "healed_by": f"cloning `{name}` before each replay",
+                "control": "the same steps in a row, twice: bit for bit equal",
+            },
+        )
+    ]
 
 
 def _distance(a: Outputs, b: Outputs) -> tuple[int, float, int]:
     differences = compare(a, b)
-    return (list(Level).index(worst(differences)), max((d.relative for d in differences if not d.integral), default=0.0),
-            sum(d.count for d in differences))
+    return (
+        list(Level).index(worst(differences)),
+        max((d.relative for d in differences if not d.integral), default=0.0),
+        sum(d.count for d in differences),
+    )
 
 
 def _ordering(arms: Arms, plan: Sequence[Planned], first: list[Outputs], progress: Progress) -> list[Finding]:
@@ -144,22 +165,38 @@ def _ordering(arms: Arms, plan: Sequence[Planned], first: list[Outputs], progres
             return []
         wrong_at.append(at)
     # the host may have moved on to the other buffer by then: watch what each replay read, not what it should have
-    names = [name for a, b in zip(waiting, delayed, strict=False) for name in a
-             if name in b and not torch.equal(a[name], b[name])]
+    names = [
+        name
+        for a, b in zip(waiting, delayed, strict=False)
+        for name in a
+        if name in b and not torch.equal(a[name], b[name])
+    ]
     name = names[0] if names else ""
     step = plan[min(wrong_at)]
-    culprit = Culprit("step order", name or "step order", "written for a later step while a replay still reads it" if name else "")
+    culprit = Culprit(
+        "step order", name or "step order", "written for a later step while a replay still reads it" if name else ""
+    )
     told = f"`{name}` was rewritten while a replay still had to read it" if name else "an ordering edge is missing"
-    return [Finding(
-        "CGD105",
-        f"The steps are right when the host waits after each, and wrong from step {step.step} on when it runs ahead of a device "
-        f"slowed by {_DELAY_MS:g} ms a replay: {told}.",
-        Severity.ERROR, Proof.CONFIRMED,
-        "Let the stream that stages wait for an event recorded after the replay that reads the buffer (the reverse edge of a "
-        "double buffer).",
-        culprit=culprit, step=step.step, key=str(step.key), backend=arms.backend.name,
-        evidence={"wrong": f"{_TIMES} of {_TIMES} delayed runs", "control": "0 of 2 runs that waited after each step",
-                  "inputs_read_too_late": list(dict.fromkeys(names))[:8]})]
+    return [
+        Finding(
+            "CGD105",
+            f"The steps are right when the host waits after each, and wrong from step {step.step} on when it runs ahead of a device "
+            f"slowed by {_DELAY_MS:g} ms a replay: {told}.",
+            Severity.ERROR,
+            Proof.CONFIRMED,
+            "Let the stream that stages wait for an event recorded after the replay that reads the buffer (the reverse edge of a "
+            "double buffer).",
+            culprit=culprit,
+            step=step.step,
+            key=str(step.key),
+            backend=arms.backend.name,
+            evidence={
+                "wrong": f"{_TIMES} of {_TIMES} delayed runs",
+                "control": "0 of 2 runs that waited after each step",
+                "inputs_read_too_late": list(dict.fromkeys(names))[:8],
+            },
+        )
+    ]
 
 
 def _watcher(arms: Arms, plan: Sequence[Planned], seen: list[dict[str, torch.Tensor]], delay: bool) -> Listener:
@@ -171,7 +208,12 @@ def _watcher(arms: Arms, plan: Sequence[Planned], seen: list[dict[str, torch.Ten
         held = next((h for at in plan for h in arms.subject.held(at) if h.live is live), None)
         if held is not None:
             with arms.backend.own_memory():
-                seen.append({n: t.clone() for n, t in held.tensors.items()
-                             if t.numel() * t.element_size() <= _MAX_BYTES and not t.dtype.is_floating_point})
+                seen.append(
+                    {
+                        n: t.clone()
+                        for n, t in held.tensors.items()
+                        if t.numel() * t.element_size() <= _MAX_BYTES and not t.dtype.is_floating_point
+                    }
+                )
 
     return before_replay

@@ -54,8 +54,11 @@ class LoopSubject:
         """See `Subject.plan`. A batch size above the largest bucket gets key None."""
         unknown = [key for key in keys if key not in self._buckets]
         if unknown:
-            raise TargetError(f"the target has no bucket {unknown[0]}", seen=f"its buckets are {self._buckets}",
-                              fix="name buckets that the target captures")
+            raise TargetError(
+                f"the target has no bucket {unknown[0]}",
+                seen=f"its buckets are {self._buckets}",
+                fix="name buckets that the target captures",
+            )
         chosen = list(keys) or choose(self._buckets, exhaustive)
         if not sizes:
             order = schedule(chosen, self._buckets, steps)
@@ -105,9 +108,11 @@ class LoopSubject:
                 else:
                     same = value == other or value != value
                 if path not in second or not same:
-                    raise TargetError(f"next_inputs({at.step}, {at.rows}) is not pure: `{path}` differs between two calls",
-                                      fix="make next_inputs(step, n) a function of step and n alone: any order, any "
-                                          "number of calls, the same answer (a seeded generator made inside it)")
+                    raise TargetError(
+                        f"next_inputs({at.step}, {at.rows}) is not pure: `{path}` differs between two calls",
+                        fix="make next_inputs(step, n) a function of step and n alone: any order, any "
+                        "number of calls, the same answer (a seeded generator made inside it)",
+                    )
 
     def _default_static(self, bucket: int) -> Any:
         """Buffers of the shape of `next_inputs` at the widest of the planned steps, with `bucket` rows."""
@@ -196,8 +201,9 @@ class LoopSubject:
         for generator in self.generators:
             graph.register_generator_state(generator)
         seen: list[LiveGraph] = []
-        with self._backend.log.listening(captured=seen.append), torch.cuda.graph(
-            graph, capture_error_mode="thread_local"
+        with (
+            self._backend.log.listening(captured=seen.append),
+            torch.cuda.graph(graph, capture_error_mode="thread_local"),
         ):
             outputs = self.target.forward(static)
         inputs = tree.tensors(static)
@@ -307,8 +313,10 @@ class RunnerSubject(LoopSubject):
         if len(self._backend.log.graphs) == before:
             self._fresh_runner = None
             self.can_recapture = False
-            raise Inconclusive("a second call of graphed() captured nothing, so there is no graph captured now to compare with",
-                               fix="let graphed() return a new runner with graphs of its own each time")
+            raise Inconclusive(
+                "a second call of graphed() captured nothing, so there is no graph captured now to compare with",
+                fix="let graphed() return a new runner with graphs of its own each time",
+            )
 
     def drop_fresh(self) -> None:
         """See `Subject.drop_fresh`."""
@@ -346,11 +354,16 @@ def default_update(static: Any, fresh: Any) -> None:
     for path, value in tree.tensors(fresh).items():
         buffer = buffers.get(path)
         if buffer is None:
-            raise TargetError(f"the static inputs have no tensor `{path}`", seen=f"they have {', '.join(buffers)}",
-                              fix="let static_inputs return the structure of next_inputs, or write `update(static, fresh)`")
+            raise TargetError(
+                f"the static inputs have no tensor `{path}`",
+                seen=f"they have {', '.join(buffers)}",
+                fix="let static_inputs return the structure of next_inputs, or write `update(static, fresh)`",
+            )
         if buffer.dim() != value.dim() or any(a < b for a, b in zip(buffer.shape, value.shape, strict=True)):
-            raise TargetError(f"`{path}` does not fit its static input",
-                              seen=f"fresh {tuple(value.shape)}, static {tuple(buffer.shape)}",
-                              fix="make static_inputs as wide as the widest step, or write `update(static, fresh)`")
+            raise TargetError(
+                f"`{path}` does not fit its static input",
+                seen=f"fresh {tuple(value.shape)}, static {tuple(buffer.shape)}",
+                fix="make static_inputs as wide as the widest step, or write `update(static, fresh)`",
+            )
         if math.prod(value.shape):
             buffer[tuple(slice(0, size) for size in value.shape)].copy_(value)

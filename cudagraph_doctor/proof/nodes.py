@@ -39,8 +39,10 @@ def first_unlike(old: CapturedGraph, new: CapturedGraph) -> Unlike | None:
     for index in range(max(len(old.nodes), len(new.nodes))):
         a = old.nodes[index] if index < len(old.nodes) else None
         b = new.nodes[index] if index < len(new.nodes) else None
-        if a is None or b is None or (a.kind, a.name, a.grid, a.block, a.shared_bytes) != (
-            b.kind, b.name, b.grid, b.block, b.shared_bytes
+        if (
+            a is None
+            or b is None
+            or (a.kind, a.name, a.grid, a.block, a.shared_bytes) != (b.kind, b.name, b.grid, b.block, b.shared_bytes)
         ):
             return Unlike(index, a, b)
     return None
@@ -56,8 +58,17 @@ def baked_remedies(live: LiveGraph, old: CapturedGraph, new: CapturedGraph) -> l
             edit = _edit(a.index, p, q)
             if edit is not None:
                 was, expected = _values(p, q, edit)
-                found.append(Remedy(Cause.BAKED, _name(a, p), "parameter", edits=((live, edit),), was=was,
-                                    expected=expected, notes={"node": a.index, "kernel": a.name, "parameter": p.index}))
+                found.append(
+                    Remedy(
+                        Cause.BAKED,
+                        _name(a, p),
+                        "parameter",
+                        edits=((live, edit),),
+                        was=was,
+                        expected=expected,
+                        notes={"node": a.index, "kernel": a.name, "parameter": p.index},
+                    )
+                )
     return found
 
 

@@ -24,8 +24,11 @@ def first_diverging_module(arms: Arms, at: Planned, captured_at: Planned) -> str
         at: the bad step.
         captured_at: the values that the probed graph is captured at: another step's, so that what is frozen shows.
     """
-    modules = {f"{name}.{path}".strip("."): module for name, top in arms.look_around().modules.items()
-               for path, module in top.named_modules()}
+    modules = {
+        f"{name}.{path}".strip("."): module
+        for name, top in arms.look_around().modules.items()
+        for path, module in top.named_modules()
+    }
     if not modules or not arms.subject.can_recapture:
         return ""
     seen: dict[str, Any] = {}

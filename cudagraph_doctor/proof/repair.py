@@ -126,11 +126,18 @@ def look(arms: Arms, at: Planned, arm: Arm = Arm.REPLAYED) -> Scene:
             captured = {name: t for held in scene.held for name, t in held.tensors.items()}
             memory = {t.untyped_storage().data_ptr() for t in captured.values()}
             scene.contents = {n: t.clone() for n, t in captured.items() if _small(t) and not _weight(now.get(n))}
-            scene.live = {n: t.clone() for n, t in now.items()
-                          if _small(t) and not _weight(t) and t.untyped_storage().data_ptr() not in memory}
+            scene.live = {
+                n: t.clone()
+                for n, t in now.items()
+                if _small(t) and not _weight(t) and t.untyped_storage().data_ptr() not in memory
+            }
             for tensor in _alive():
-                if _small(tensor) and tensor.untyped_storage().data_ptr() not in memory and \
-                        not tensor.requires_grad and not arms.backend.is_host(tensor):
+                if (
+                    _small(tensor)
+                    and tensor.untyped_storage().data_ptr() not in memory
+                    and not tensor.requires_grad
+                    and not arms.backend.is_host(tensor)
+                ):
                     scene.live.setdefault(f"<a local tensor {len(scene.live)}>", tensor.clone())
             for name, tensor in captured.items():
                 other = _now(arms, at, name, now, fresh=arm is Arm.FRESH)
@@ -189,7 +196,7 @@ def input_remedies(scene: Scene, truth: Mapping[str, torch.Tensor], at: Planned,
     for name, content in scene.contents.items():
         for source, value in _matching(name, content, truth, known_names):
             part = corner(content, value)
-            if part is None or part.dtype != value.dtype and part.dtype.is_floating_point:
+            if part is None or (part.dtype != value.dtype and part.dtype.is_floating_point):
                 continue
             right = value.to(part.dtype)
             if same_bits(part, right):
@@ -200,7 +207,9 @@ def input_remedies(scene: Scene, truth: Mapping[str, torch.Tensor], at: Planned,
             if buffer is None:
                 continue
             cause = Cause.REBOUND if name in scene.moved else _how_stale(part, right)
-            found.append(Remedy(cause, name, "input", _wrong_part(part, right), buffer, right, part, notes={"truth": source}))
+            found.append(
+                Remedy(cause, name, "input", _wrong_part(part, right), buffer, right, part, notes={"truth": source})
+            )
     return sorted(found, key=lambda r: str(r.notes["truth"]).rpartition(".")[2] != r.name.rpartition(".")[2])
 
 
@@ -213,8 +222,14 @@ def _matching(
     same = [(n, v) for n, v in truth.items() if n.rpartition(".")[2] == last]
     if same:
         return same
-    return [(n, v) for n, v in truth.items() if v.dim() and not v.dtype.is_floating_point
-            and not content.dtype.is_floating_point and v.dim() == content.dim()]
+    return [
+        (n, v)
+        for n, v in truth.items()
+        if v.dim()
+        and not v.dtype.is_floating_point
+        and not content.dtype.is_floating_point
+        and v.dim() == content.dim()
+    ]
 
 
 def _how_stale(content: torch.Tensor, right: torch.Tensor) -> Cause:
@@ -234,7 +249,9 @@ def _moves(right: torch.Tensor) -> torch.Tensor:
 
 def _wrong_part(content: torch.Tensor, right: torch.Tensor) -> str:
     wrong = (content != right) if content.dim() else (content != right).reshape(1)
-    rows = wrong.flatten(1).any(1).nonzero().flatten().tolist() if wrong.dim() > 1 else wrong.nonzero().flatten().tolist()
+    rows = (
+        wrong.flatten(1).any(1).nonzero().flatten().tolist() if wrong.dim() > 1 else wrong.nonzero().flatten().tolist()
+    )
     text = f"rows {_ranges(rows)}"
     if wrong.dim() == 2 and wrong.shape[1] > 1:
         text += f", columns {_ranges(wrong.any(0).nonzero().flatten().tolist())}"
@@ -259,8 +276,11 @@ def tail_remedies(scene: Scene, pristine: Mapping[str, torch.Tensor], at: Planne
         right = pristine.get(name)
         if right is None or right.shape != content.shape or same_bits(content[at.rows :], right[at.rows :]):
             continue
-        found.append(Remedy(Cause.STALE_TAIL, name, "input", _padding(at), buffer[at.rows :], right[at.rows :],
-                            content[at.rows :]))
+        found.append(
+            Remedy(
+                Cause.STALE_TAIL, name, "input", _padding(at), buffer[at.rows :], right[at.rows :], content[at.rows :]
+            )
+        )
     return found
 
 
@@ -273,8 +293,18 @@ def padding_remedies(scene: Scene, at: Planned, reserved: Iterable[int]) -> list
         for value in dict.fromkeys((-1, *list(reserved)[:1], 0)):
             right = torch.full_like(content[at.rows :], value)
             if not same_bits(right, content[at.rows :]):
-                found.append(Remedy(Cause.PADDING, name, "input", _padding(at), buffer[at.rows :], right,
-                                    content[at.rows :], notes={"healed with": value}))
+                found.append(
+                    Remedy(
+                        Cause.PADDING,
+                        name,
+                        "input",
+                        _padding(at),
+                        buffer[at.rows :],
+                        right,
+                        content[at.rows :],
+                        notes={"healed with": value},
+                    )
+                )
     return found
 
 
@@ -282,8 +312,12 @@ def _with_padding(scene: Scene, at: Planned) -> Iterator[tuple[str, torch.Tensor
     captured = {name: tensor for held in scene.held for name, tensor in held.tensors.items()}
     inputs = frozenset().union(*(held.inputs for held in scene.held)) if scene.held else frozenset()
     for name, content in scene.contents.items():
-        if content.dim() and content.shape[0] > at.rows and (name in inputs or not inputs) and \
-                (content.shape[0] == at.key or not inputs):
+        if (
+            content.dim()
+            and content.shape[0] > at.rows
+            and (name in inputs or not inputs)
+            and (content.shape[0] == at.key or not inputs)
+        ):
             yield name, captured[name], content
 
 
@@ -306,9 +340,7 @@ def moved_remedies(scene: Scene) -> list[Remedy]:
     return found
 
 
-def first_healer(
-    remedies: Sequence[Remedy], heals: Callable[[Sequence[Remedy]], bool]
-) -> list[Remedy]:
+def first_healer(remedies: Sequence[Remedy], heals: Callable[[Sequence[Remedy]], bool]) -> list[Remedy]:
     """The one remedy that heals alone; else a smallest set of them that heals together; else nothing."""
     for remedy in remedies:
         if heals([remedy]):

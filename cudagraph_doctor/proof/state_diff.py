@@ -45,8 +45,15 @@ class StateDifference:
     names: dict[str, None] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        parts = [f"{n} {word}" for n, word in ((self.extra, "written that eager leaves alone"),
-                                               (self.missing, "not written"), (self.other, "written with other values")) if n]
+        parts = [
+            f"{n} {word}"
+            for n, word in (
+                (self.extra, "written that eager leaves alone"),
+                (self.missing, "not written"),
+                (self.other, "written with other values"),
+            )
+            if n
+        ]
         return f"state {', '.join(self.names)}: elements " + ", ".join(parts)
 
 
@@ -102,8 +109,12 @@ _ORDER = list(Level)
 
 
 def _typed(
-    found: StateDifference, name: str, tensor: torch.Tensor, offset: int,
-    parts: tuple[torch.Tensor, torch.Tensor, torch.Tensor], reserved: set[int],
+    found: StateDifference,
+    name: str,
+    tensor: torch.Tensor,
+    offset: int,
+    parts: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    reserved: set[int],
 ) -> None:
     width = tensor.element_size()
     if any(p.numel() % width or p.data_ptr() % width for p in parts) or offset % width:
@@ -114,8 +125,8 @@ def _typed(
     if reserved and tensor.dim():
         row = max(1, math.prod(tensor.shape[1:]))
         rows = (torch.arange(len(differs), device=differs.device) + first) // row
-        for index in reserved:
-            differs &= rows != index
+        for kept_free in reserved:
+            differs &= rows != kept_free
     if not bool(differs.any()):
         return
     eager_wrote, graph_wrote = (was != ref).any(1), (was != new).any(1)
@@ -139,5 +150,5 @@ def _typed(
         setattr(found, kind, getattr(found, kind) + count)
         slots = torch.unique((mask.nonzero().flatten() + first) // inner)[:_SHOWN].tolist()
         for slot in slots:
-            index = (slot,) if lead == 1 else (slot // tensor.shape[1], slot % tensor.shape[1])
+            index: tuple[int, ...] = (slot,) if lead == 1 else (slot // tensor.shape[1], slot % tensor.shape[1])
             found.places.append(Place(name, index, slot, kind))

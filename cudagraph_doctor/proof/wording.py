@@ -20,16 +20,18 @@ _FIXES = {
     Cause.PARTLY_REFRESHED: "Copy all of `{last}` before each replay, not just the part that was refreshed.",
     Cause.STALE_TAIL: "Reset the rows of `{last}` beyond the live batch before each replay: the graph runs over all of its bucket.",
     Cause.PADDING: "Fill the padding rows of `{last}` with a value that no live row owns: -1 where the kernel skips it, "
-                   "or a slot reserved for padding.",
+    "or a slot reserved for padding.",
     Cause.REBOUND: "Write into the captured tensor in place (`{last}.copy_(new)`) instead of assigning a new one; or capture again "
-                   "after the change.",
+    "after the change.",
     Cause.BAKED: "Pass it through a device tensor of fixed address that is refreshed before each replay, "
-                 "or make it part of the key that graphs are looked up by.",
+    "or make it part of the key that graphs are looked up by.",
     Cause.OTHER_NODES: "A branch taken on the CPU was frozen at capture: decide on the device (torch.where), "
-                       "or make what it depends on part of the key.",
+    "or make what it depends on part of the key.",
 }
-_NOTHING = ("Nothing tried heals it. Compare the graph's launches with the eager ones: work may be missing from the graph, "
-            "or a branch asks whether a capture is running.")
+_NOTHING = (
+    "Nothing tried heals it. Compare the graph's launches with the eager ones: work may be missing from the graph, "
+    "or a branch asks whether a capture is running."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +56,31 @@ def explain(case: Case, backend: str) -> list[Finding]:
     record, diagnosis = case.record, case.diagnosis
     evidence = _evidence(case)
     if case.kind is Kind.UNSTABLE:
-        return [_finding(case, "CGD106", Proof.MEASURED, None, backend, evidence,
-                         f"Replays of graph {case.at.key} on the same inputs differ from each other "
-                         f"({record.replay_control}); eager repeats bit for bit.",
-                         "Look for a race inside the graph, or for memory that it reads before writing.")]
+        return [
+            _finding(
+                case,
+                "CGD106",
+                Proof.MEASURED,
+                None,
+                backend,
+                evidence,
+                f"Replays of graph {case.at.key} on the same inputs differ from each other "
+                f"({record.replay_control}); eager repeats bit for bit.",
+                "Look for a race inside the graph, or for memory that it reads before writing.",
+            )
+        ]
     if diagnosis.culprits:
         return [_of_remedy(case, remedy, backend, evidence) for remedy in diagnosis.culprits]
     if case.kind is Kind.FROZEN:
         if diagnosis.unlike is not None:
             culprit = _node_culprit(diagnosis)
-            message = (f"Graph {case.at.key} launches other work than a capture of step {case.at.step} would "
-                       f"({diagnosis.unlike}): {_effect(case)}.")
-            finding = _finding(case, "CGD101", Proof.MEASURED, culprit, backend, evidence, message, _FIXES[Cause.OTHER_NODES])
+            message = (
+                f"Graph {case.at.key} launches other work than a capture of step {case.at.step} would "
+                f"({diagnosis.unlike}): {_effect(case)}."
+            )
+            finding = _finding(
+                case, "CGD101", Proof.MEASURED, culprit, backend, evidence, message, _FIXES[Cause.OTHER_NODES]
+            )
             return [_at_origin(finding, diagnosis)]
         message = f"Something in graph {case.at.key} is frozen since its capture: {_effect(case)}. A graph captured now is right."
         return [_finding(case, "CGD101", Proof.MEASURED, None, backend, evidence, message, _NOTHING)]
@@ -77,13 +92,17 @@ def explain(case: Case, backend: str) -> list[Finding]:
 
 
 def _of_remedy(case: Case, remedy: Remedy, backend: str, evidence: dict[str, Any]) -> Finding:
-    code = {Cause.STALE_TAIL: "CGD103", Cause.PADDING: "CGD103", Cause.REBOUND: "CGD101", Cause.BAKED: "CGD101"}.get(remedy.cause)
+    code = {Cause.STALE_TAIL: "CGD103", Cause.PADDING: "CGD103", Cause.REBOUND: "CGD101", Cause.BAKED: "CGD101"}.get(
+        remedy.cause
+    )
     if code is None:
         code = "CGD101" if case.kind is Kind.FROZEN else "CGD102"
     last = remedy.name.rpartition(".")[2]
     culprit = Culprit(remedy.kind, remedy.name, remedy.where, *_both(remedy, case.values))
     verb = "setting" if remedy.edits else "writing"
-    healed = f"healed by {verb} {remedy.bytes} bytes of `{remedy.name}`" + (f" ({remedy.where})" if remedy.where else "")
+    healed = f"healed by {verb} {remedy.bytes} bytes of `{remedy.name}`" + (
+        f" ({remedy.where})" if remedy.where else ""
+    )
     what = {
         Cause.NOT_REFRESHED: f"`{remedy.name}` is not refreshed before the replay",
         Cause.PARTLY_REFRESHED: f"`{remedy.name}` is refreshed only in part ({remedy.where} are stale)",
@@ -102,10 +121,27 @@ def _of_remedy(case: Case, remedy: Remedy, backend: str, evidence: dict[str, Any
 
 
 def _finding(
-    case: Case, code: str, proof: Proof, culprit: Culprit | None, backend: str, evidence: dict[str, Any], message: str, fix: str
+    case: Case,
+    code: str,
+    proof: Proof,
+    culprit: Culprit | None,
+    backend: str,
+    evidence: dict[str, Any],
+    message: str,
+    fix: str,
 ) -> Finding:
-    return Finding(code=code, message=message, severity=RULES[code].severity, proof=proof, fix=fix, culprit=culprit,
-                   step=case.at.step, key=str(case.at.key), backend=backend, evidence=evidence)
+    return Finding(
+        code=code,
+        message=message,
+        severity=RULES[code].severity,
+        proof=proof,
+        fix=fix,
+        culprit=culprit,
+        step=case.at.step,
+        key=str(case.at.key),
+        backend=backend,
+        evidence=evidence,
+    )
 
 
 def _at_origin(finding: Finding, diagnosis: Diagnosis) -> Finding:
@@ -119,8 +155,13 @@ def _node_culprit(diagnosis: Diagnosis) -> Culprit:
     unlike = diagnosis.unlike
     assert unlike is not None
     module = (unlike.new or unlike.old).origin  # type: ignore[union-attr]
-    return Culprit("node", f"node {unlike.index}", module.module if module else "",
-                   unlike.old.name if unlike.old else None, unlike.new.name if unlike.new else None)
+    return Culprit(
+        "node",
+        f"node {unlike.index}",
+        module.module if module else "",
+        unlike.old.name if unlike.old else None,
+        unlike.new.name if unlike.new else None,
+    )
 
 
 def _state_culprit(gap: Gap) -> Culprit | None:
@@ -135,7 +176,9 @@ def _effect(case: Case) -> str:
     gap = case.record.replayed
     parts = [str(d) for d in gap.outputs[:3]]
     if gap.state.places:
-        parts.append(f"{gap.state}, first at {gap.state.places[0].name}[{', '.join(map(str, gap.state.places[0].index))}]")
+        parts.append(
+            f"{gap.state}, first at {gap.state.places[0].name}[{', '.join(map(str, gap.state.places[0].index))}]"
+        )
     if case.record.harm_step is not None:
         parts.append(f"later steps' output changes by it (seen at position {case.record.harm_step} of the plan)")
     return "; ".join(parts) or str(gap)
@@ -157,8 +200,10 @@ def _evidence(case: Case) -> dict[str, Any]:
     if case.module:
         evidence["first_diverging_module"] = case.module
     if record.replayed.state.places:
-        evidence["state"] = [f"{p.name}[{', '.join(map(str, p.index))}] slot {p.linear}: {p.kind}"
-                             for p in record.replayed.state.places[:16]]
+        evidence["state"] = [
+            f"{p.name}[{', '.join(map(str, p.index))}] slot {p.linear}: {p.kind}"
+            for p in record.replayed.state.places[:16]
+        ]
     if case.diagnosis.not_read:
         evidence["nodes_not_read"] = case.diagnosis.not_read
     return evidence
@@ -192,22 +237,47 @@ def short(tensor: torch.Tensor | None, limit: int = 24) -> Any:
 def numerics_note(at: Planned, kind: Kind, record: StepRecord, backend: str) -> Finding:
     """Rounding, or a state difference without effect."""
     harmless = kind is Kind.HARMLESS
-    message = (f"Graph {at.key} leaves other state than eager, without effect on any output looked at: {record.replayed}."
-               if harmless else f"Graph {at.key} and eager differ by rounding only: {record.replayed}.")
-    return Finding("CGD107", message, Severity.NOTE, Proof.MEASURED, "Nothing to do.", step=at.step, key=str(at.key),
-                   backend=backend, evidence={"kind": kind.value, "relative": record.replayed.relative})
+    message = (
+        f"Graph {at.key} leaves other state than eager, without effect on any output looked at: {record.replayed}."
+        if harmless
+        else f"Graph {at.key} and eager differ by rounding only: {record.replayed}."
+    )
+    return Finding(
+        "CGD107",
+        message,
+        Severity.NOTE,
+        Proof.MEASURED,
+        "Nothing to do.",
+        step=at.step,
+        key=str(at.key),
+        backend=backend,
+        evidence={"kind": kind.value, "relative": record.replayed.relative},
+    )
 
 
 def unknown_note(at: Planned, control: Gap, backend: str) -> Finding:
     """Eager is no reference."""
-    return Finding("CGD001", f"Eager differs from eager at step {at.step} with {at.rows} rows: {control}. "
-                             "The graph cannot be judged by it.", Severity.NOTE, Proof.MEASURED,
-                   "Seed the step, or let reset() restore what it depends on; declare its generators.", step=at.step,
-                   key=str(at.key), backend=backend)
+    return Finding(
+        "CGD001",
+        f"Eager differs from eager at step {at.step} with {at.rows} rows: {control}. The graph cannot be judged by it.",
+        Severity.NOTE,
+        Proof.MEASURED,
+        "Seed the step, or let reset() restore what it depends on; declare its generators.",
+        step=at.step,
+        key=str(at.key),
+        backend=backend,
+    )
 
 
 def reset_finding(unrestored: Sequence[str], backend: str) -> Finding:
     """reset() leaves something behind."""
     names = ", ".join(f"`{name}`" for name in unrestored[:5]) + (", ..." if len(unrestored) > 5 else "")
-    return Finding("CGD002", f"reset() does not bring back {names}.", RULES["CGD002"].severity, Proof.MEASURED,
-                   "Restore it in reset(), in place.", culprit=Culprit("state", unrestored[0]), backend=backend)
+    return Finding(
+        "CGD002",
+        f"reset() does not bring back {names}.",
+        RULES["CGD002"].severity,
+        Proof.MEASURED,
+        "Restore it in reset(), in place.",
+        culprit=Culprit("state", unrestored[0]),
+        backend=backend,
+    )
