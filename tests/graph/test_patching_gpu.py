@@ -191,8 +191,7 @@ def test_setting_a_node_of_a_child_graph_directly(gpu: Any) -> None:
     outer, _ = gpu.capture(
         lambda: call("cuGraphLaunch", driver.bindings().CUgraphExec(inner.raw_cuda_graph_exec()), stream()), warm=False
     )
-    raw = driver.bindings().CUgraph(torch._C._CUDAGraph.raw_cuda_graph(outer))
-    placed, _ = place(raw)
+    placed, _ = place(torch._C._CUDAGraph.raw_cuda_graph(outer))
     (node,) = (node for node in placed if node.parent is not None)
     params = call("cuGraphKernelNodeGetParams", node.handle)
     arguments, packed = kernel_arguments(params, Kernels())
