@@ -7,7 +7,6 @@ pass at the end is for what teacher-forced steps cannot show: kept outputs and o
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +15,7 @@ from cudagraph_doctor.errors import DoctorError, Inconclusive
 from cudagraph_doctor.findings import Finding, Outcome, Status, Step
 from cudagraph_doctor.graph.backend import Backend
 from cudagraph_doctor.progress import Progress
+from cudagraph_doctor.proof import places
 from cudagraph_doctor.proof.arms import Arm, Arms, Result, same_state
 from cudagraph_doctor.proof.compare import Level, compare
 from cudagraph_doctor.proof.diagnose import Diagnosis, Doctor
@@ -27,13 +27,17 @@ from cudagraph_doctor.proof.probes import first_diverging_module
 from cudagraph_doctor.proof.state_diff import StateDifference, state_difference
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.proof.verdict import Gap, Kind, StepRecord, judge, needs_fresh
-from cudagraph_doctor.proof.wording import Case, explain, numerics_note, reset_finding, unknown_note
+from cudagraph_doctor.proof.wording import Case, Places, explain, numerics_note, reset_finding, unknown_note
 from cudagraph_doctor.settings import Settings
 
 NAME = "diff"
 RULES = ("CGD001", "CGD002", "CGD101", "CGD102", "CGD103", "CGD104", "CGD105", "CGD106", "CGD107")
 NEEDS = frozenset({"target"})
 
+_RUNS = 5
+"""Runs of a clean step: eager and replayed twice each, and once more through the graph before anything is compared."""
+_COPIES = 6
+"""Copies of the state that are held at once: saved, eager, replayed and fresh, two of them with a control."""
 _HORIZON = 6
 """Eager steps run on from a differing state to see whether it does harm."""
 _REPEATS = 3
@@ -84,7 +88,8 @@ class _Bad:
     kind: Kind
     record: StepRecord
     diagnosis: Diagnosis
-    module: str = ""
+    module: str
+    places: Places
     steps: list[int] = field(default_factory=list)
 
 
@@ -137,21 +142,19 @@ class _Collector:
         return self._outcome(compared, findings)
 
     def _discover(self, plan: list[Planned]) -> None:
-        started = time.perf_counter()
         self.progress.stage("finding the state", 3)
         self.progress.advance("eager steps")
         found = self.arms.discover(plan)
-        each = (time.perf_counter() - started) / (2 * len(plan))
-        state = sum(e.bytes for e in found.state)
+        each, state = found.step_seconds, sum(e.bytes for e in found.state)
         self.progress.say(
-            f"{len(plan)} steps, about {each * 1000:.3g} ms each: some {6 * each * len(plan):.2g} s; "
-            f"{self.arms.memory.live_bytes / 2**20:.3g} MiB of live memory watched, {state / 2**20:.3g} MiB of it is state, "
-            f"up to {6 * state / 2**20:.3g} MiB for copies"
+            f"{len(plan)} steps of about {each * 1000:.3g} ms, each run {_RUNS} times or more: some "
+            f"{_RUNS * each * len(plan):.2g} s and the captures; {self.arms.memory.live_bytes / 2**20:.3g} MiB of live "
+            f"memory watched, {state / 2**20:.3g} MiB of it is state, up to {_COPIES * state / 2**20:.3g} MiB for copies"
         )
-        if 6 * state > self.backend.free_bytes():
+        if _COPIES * state > self.backend.free_bytes():
             raise Inconclusive(
                 "there is not enough free device memory for copies of the state",
-                seen=f"{6 * state} bytes needed, {self.backend.free_bytes()} free",
+                seen=f"{_COPIES * state} bytes needed, {self.backend.free_bytes()} free",
                 fix="use a smaller KV cache for this run",
             )
         self.progress.advance("captures")
@@ -286,16 +289,20 @@ class _Collector:
                 if known.kind is kind and (same or not names):
                     known.steps.append(at.step)
                     return
-            module = ""
-            if not isinstance(self.subject, RunnerSubject):
-                module = first_diverging_module(self.arms, at, replace(at, step=at.step + 1 + len(self.steps)))
-            self.bad.append(_Bad(at, kind, record, diagnosis, module, [at.step]))
+            where = Places(places.staging(self.subject.target), places.captured(self.arms, at), diagnosis.launched)
+            self.bad.append(_Bad(at, kind, record, diagnosis, self._module(at), where, [at.step]))
         elif kind is Kind.UNKNOWN and not any(n.code == "CGD001" for n in self.notes):
             self.notes.append(unknown_note(at, record.eager_control, self.backend.name))
         elif kind in (Kind.NUMERICS, Kind.HARMLESS) and not any(
             n.code == "CGD107" and n.key == str(at.key) for n in self.notes
         ):
             self.notes.append(numerics_note(at, kind, record, self.backend.name))
+
+    def _module(self, at: Planned) -> str:
+        """First diverging module, in a graph captured at values of a step that is not in the plan."""
+        if isinstance(self.subject, RunnerSubject):
+            return ""
+        return first_diverging_module(self.arms, at, replace(at, step=at.step + 1 + len(self.steps)))
 
     def _findings(self) -> list[Finding]:
         findings = []
@@ -310,6 +317,7 @@ class _Collector:
                     bad.record,
                     bad.diagnosis,
                     bad.module,
+                    bad.places,
                     tuple(bad.steps),
                     self.subject.form,
                     self.settings.values,

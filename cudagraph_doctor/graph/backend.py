@@ -8,16 +8,19 @@ offer (reading and patching nodes, live memory) comes from a `Backend`: `cuda.Cu
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from cudagraph_doctor.findings import Location
 from cudagraph_doctor.graph.model import CapturedGraph
 from cudagraph_doctor.graph.regions import Regions
+
+if TYPE_CHECKING:
+    from cudagraph_doctor.graph.origins import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,14 @@ class Backend(Protocol):
         """Inside the block the instantiated graph runs with these parameters; the old ones are put back after.
 
         Raises Inconclusive if a node cannot be patched.
+        """
+
+    def trace_origins(
+        self, capture: Callable[[], object], modules: Mapping[str, torch.nn.Module] | None = None
+    ) -> list[Trace]:
+        """Run `capture` watched, and tell for each graph that it captures who launched its nodes.
+
+        Empty where nodes carry their origin themselves (emulated).
         """
 
     def blocks(self) -> list[Block]:

@@ -6,6 +6,7 @@ often as wanted, `commit`. Every run starts from the saved state, so a run can b
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -53,6 +54,8 @@ class Discovery:
     unrestored: list[str] = field(default_factory=list)
     """Host values, or "device memory ...", that reset() does not bring back."""
     walked_all: bool = True
+    step_seconds: float = 0.0
+    """Time of an eager step, once warm."""
 
 
 class Arms:
@@ -92,12 +95,14 @@ class Arms:
         seed = self.memory.random_state()
         moved: dict[str, None] = {}
         host = after_host
+        started = time.perf_counter()
         for at in plan:
             subject.eager(at)
             now = self._scalars()
             moved |= dict.fromkeys(path for path in now if host.get(path, _GONE) != now[path])
             host = now
         self.backend.synchronize()
+        found.step_seconds = (time.perf_counter() - started) / len(plan)
         found.state |= self.memory.changed(before, self._look())
         found.host_moves = list(moved)
         self.memory.set_random_state(seed)
@@ -199,7 +204,7 @@ class Arms:
         return Result(arm, leaves, self.memory.save(self.found.state).memory)
 
     def go_on(self, at: Planned, state: Mapping[Extent, torch.Tensor], horizon: int) -> list[Result]:
-        """Give the target `state` as the state after step `at`, and run the next steps of the plan eagerly from there."""
+        """Take `state` as the state after step `at`, and run the next steps of the plan eagerly from there."""
         self.rewind()
         if self.found.host_moves:
             self.subject.eager(at)

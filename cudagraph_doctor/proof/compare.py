@@ -1,7 +1,7 @@
 """How two results differ: bit for bit first, then by how much.
 
-Bits are compared as integers, so NaN equals the same NaN and -0 differs from +0. "Large" needs a tolerance: given by the
-user, or by dtype and raised by measured noise.
+Bits are compared as integers, so NaN equals the same NaN and -0 differs from +0. "Large" needs a tolerance: given by
+the user, or by dtype and raised by measured noise.
 """
 
 from __future__ import annotations

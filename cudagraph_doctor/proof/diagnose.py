@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from cudagraph_doctor.errors import DoctorError
 from cudagraph_doctor.graph.backend import LiveGraph
-from cudagraph_doctor.graph.model import CapturedGraph
+from cudagraph_doctor.graph.model import CapturedGraph, GraphNode, Origin
 from cudagraph_doctor.graph.regions import NamedRange, Regions
+from cudagraph_doctor.proof import places
 from cudagraph_doctor.proof.arms import Arm, Arms, Result, span
 from cudagraph_doctor.proof.compare import Level
 from cudagraph_doctor.proof.nodes import Unlike, baked_remedies, first_unlike
@@ -46,6 +47,8 @@ class Diagnosis:
     tried: int = 0
     unlike: Unlike | None = None
     """Where the nodes of the old and of the fresh graph part."""
+    launched: Origin | None = None
+    """Who launched the accused node."""
     suspects: list[Remedy] = field(default_factory=list)
     """Wrong, but mending them does not heal."""
     not_read: dict[str, int] = field(default_factory=dict)
@@ -102,6 +105,7 @@ class Doctor:
             if found.unlike is None:
                 baked = self._try_baked(at, baked_remedies(held.live, a, b), heals, found.tried, remedies)
                 found.culprits, found.confirmed, found.tried = baked.culprits, baked.confirmed, baked.tried
+            found.launched = self._launched(at, b, found)
         return found
 
     def after_recapture(self, at: Planned, old: Sequence[CapturedGraph], bad: Result, fresh: Result) -> Diagnosis:
@@ -119,7 +123,16 @@ class Doctor:
                 for remedy in forced[:1]:
                     remedy.was, remedy.expected = remedy.expected, remedy.was
                     found.culprits, found.confirmed = [remedy], True
+            found.launched = self._launched(at, b, found)
         return found
+
+    def _launched(self, at: Planned, graph: CapturedGraph, found: Diagnosis) -> Origin | None:
+        accused: GraphNode | None = None
+        if found.unlike is not None:
+            accused = found.unlike.new
+        elif found.culprits and found.culprits[0].edits:
+            accused = graph.nodes[found.culprits[0].edits[0][1].node]
+        return places.launched(self._arms, at, graph, accused) if accused else None
 
     def read(self, held: Sequence[Held]) -> list[CapturedGraph]:
         """Read the graphs, with the captured names for their addresses. Unreadable graphs are left out."""

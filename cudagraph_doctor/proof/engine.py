@@ -1,4 +1,4 @@
-"""An EngineTarget as a subject: the engine's own entry point and switch; its graphs are watched as they are captured."""
+"""An EngineTarget as a subject: the engine's own entry point and switch; its graphs are watched."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class EngineSubject:
         self._held[live.ordinal] = hold(live, around)
 
     def plan(self, steps: int, keys: Sequence[int], sizes: Sequence[int], exhaustive: bool) -> list[Planned]:
-        """See `Subject.plan`. Without `--batch-sizes`, the target's `batch_sizes` in an order that shrinks and grows."""
+        """See `Subject.plan`. Default: the target's `batch_sizes` in an order that shrinks and grows."""
         if keys:
             raise UsageError("an EngineTarget has no list of buckets", fix="choose rows with --batch-sizes instead")
         order = list(sizes)

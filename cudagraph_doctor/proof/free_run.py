@@ -121,8 +121,8 @@ def _kept_outputs(arms: Arms, plan: Sequence[Planned], first: list[Outputs]) -> 
     return [
         Finding(
             "CGD104",
-            f"`{name}` is an output of a graph, still in use when a later replay overwrites it: {difference} at step {step.step} "
-            f"({step.rows} rows). Healed by giving `{name}` memory of its own before that replay.",
+            f"`{name}` is an output of a graph, still in use when a later replay overwrites it: {difference} at step "
+            f"{step.step} ({step.rows} rows). Healed by giving `{name}` memory of its own before that replay.",
             RULES["CGD104"].severity,
             Proof.CONFIRMED,
             f"Clone what is kept over a replay (`{name.rpartition('.')[2]} = output.clone()`).",
@@ -173,19 +173,18 @@ def _ordering(arms: Arms, plan: Sequence[Planned], first: list[Outputs], progres
     ]
     name = names[0] if names else ""
     step = plan[min(wrong_at)]
-    culprit = Culprit(
-        "step order", name or "step order", "written for a later step while a replay still reads it" if name else ""
-    )
+    detail = "written for a later step while a replay still reads it" if name else ""
+    culprit = Culprit("step order", name or "step order", detail)
     told = f"`{name}` was rewritten while a replay still had to read it" if name else "an ordering edge is missing"
     return [
         Finding(
             "CGD105",
-            f"The steps are right when the host waits after each, and wrong from step {step.step} on when it runs ahead of a device "
-            f"slowed by {_DELAY_MS:g} ms a replay: {told}.",
+            f"The steps are right when the host waits after each, and wrong from step {step.step} on when it runs "
+            f"ahead of a device slowed by {_DELAY_MS:g} ms a replay: {told}.",
             Severity.ERROR,
             Proof.CONFIRMED,
-            "Let the stream that stages wait for an event recorded after the replay that reads the buffer (the reverse edge of a "
-            "double buffer).",
+            "Let the stream that stages wait for an event recorded after the replay that reads the buffer (the reverse "
+            "edge of a double buffer).",
             culprit=culprit,
             step=step.step,
             key=str(step.key),
@@ -200,7 +199,7 @@ def _ordering(arms: Arms, plan: Sequence[Planned], first: list[Outputs], progres
 
 
 def _watcher(arms: Arms, plan: Sequence[Planned], seen: list[dict[str, torch.Tensor]], delay: bool) -> Listener:
-    """Before each replay: slow the device down, and copy, in stream order, the inputs that the replay is about to read."""
+    """Before each replay: slow the device down, and copy, in stream order, the inputs that it is about to read."""
 
     def before_replay(live: LiveGraph) -> None:
         if delay:

@@ -104,7 +104,7 @@ def _values(old: Param, new: Param, edit: Edit) -> tuple[object, object]:
 
 
 def decode(data: bytes, at: int) -> object:
-    """The value in which byte `at` lies: a 4- or 8-byte integer or float, whichever looks like a number a human wrote."""
+    """The 4-byte value in which byte `at` lies: an integer or a float, whichever looks like a number a human wrote."""
     start = at // 4 * 4
     word = data[start : start + 4]
     if len(word) < 4:

@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 
-from cudagraph_doctor.findings import Culprit, Finding, Proof, Severity
+from cudagraph_doctor.findings import Culprit, Finding, Location, Proof, Severity
+from cudagraph_doctor.graph.model import Origin
+from cudagraph_doctor.graph.names import readable
 from cudagraph_doctor.proof.diagnose import Diagnosis
 from cudagraph_doctor.proof.repair import Cause, Remedy
 from cudagraph_doctor.proof.subject import Planned
@@ -16,22 +18,36 @@ from cudagraph_doctor.proof.verdict import Gap, Kind, StepRecord
 from cudagraph_doctor.rules import RULES
 
 _FIXES = {
-    Cause.NOT_REFRESHED: "Copy this step's `{last}` into the captured buffer before each replay (`static.{last}[:n].copy_(fresh)`).",
+    Cause.NOT_REFRESHED: "Copy this step's `{last}` into the captured buffer before each replay "
+    "(`static.{last}[:n].copy_(fresh.{last})`).",
     Cause.PARTLY_REFRESHED: "Copy all of `{last}` before each replay, not just the part that was refreshed.",
-    Cause.STALE_TAIL: "Reset the rows of `{last}` beyond the live batch before each replay: the graph runs over all of its bucket.",
-    Cause.PADDING: "Fill the padding rows of `{last}` with a value that no live row owns: -1 where the kernel skips it, "
-    "or a slot reserved for padding.",
-    Cause.REBOUND: "Write into the captured tensor in place (`{last}.copy_(new)`) instead of assigning a new one; or capture again "
-    "after the change.",
-    Cause.BAKED: "Pass it through a device tensor of fixed address that is refreshed before each replay, "
-    "or make it part of the key that graphs are looked up by.",
-    Cause.OTHER_NODES: "A branch taken on the CPU was frozen at capture: decide on the device (torch.where), "
-    "or make what it depends on part of the key.",
+    Cause.STALE_TAIL: "Reset the rows of `{last}` beyond the live batch before each replay: the graph runs over the "
+    "whole bucket.",
+    Cause.PADDING: "Fill the padding rows of `{last}` with a value that no live row owns: -1 where the kernel skips "
+    "it, or a row reserved for padding.",
+    Cause.REBOUND: "Write into the captured tensor in place (`{last}.copy_(new)`) instead of putting another one in "
+    "its place, or capture again after the change.",
+    Cause.BAKED: "Pass it in a device tensor of fixed address that is refreshed before each replay, or make it part "
+    "of the key that graphs are looked up by.",
+    Cause.OTHER_NODES: "A branch taken on the CPU was frozen at capture: decide on the device (torch.where), or make "
+    "what it depends on part of the key.",
 }
 _NOTHING = (
     "Nothing tried heals it. Compare the graph's launches with the eager ones: work may be missing from the graph, "
     "or a branch asks whether a capture is running."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where in the user's code the pieces are."""
+
+    staging: Location | None = None
+    """The code that refreshes the static inputs."""
+    captured: Location | None = None
+    """The line that opened the capture."""
+    launched: Origin | None = None
+    """Who launched the accused node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +60,7 @@ class Case:
     diagnosis: Diagnosis
     module: str
     """First module whose output differs; "" if not known."""
+    places: Places
     steps: tuple[int, ...]
     """All steps that this was seen at."""
     form: str
@@ -54,114 +71,116 @@ class Case:
 def explain(case: Case, backend: str) -> list[Finding]:
     """One finding a culprit; one without a culprit if nothing heals."""
     record, diagnosis = case.record, case.diagnosis
-    evidence = _evidence(case)
+    finding = _Draft(case, backend, _evidence(case))
+    graph = f"graph {case.at.key}"
     if case.kind is Kind.UNSTABLE:
         return [
-            _finding(
-                case,
+            finding.about(
                 "CGD106",
                 Proof.MEASURED,
                 None,
-                backend,
-                evidence,
-                f"Replays of graph {case.at.key} on the same inputs differ from each other "
-                f"({record.replay_control}); eager repeats bit for bit.",
+                f"Replays of {graph} on the same inputs differ from each other ({record.replay_control}); "
+                "eager repeats bit for bit.",
                 "Look for a race inside the graph, or for memory that it reads before writing.",
             )
         ]
     if diagnosis.culprits:
-        return [_of_remedy(case, remedy, backend, evidence) for remedy in diagnosis.culprits]
+        return [_of_remedy(case, remedy, finding) for remedy in diagnosis.culprits]
+    if case.kind is Kind.FROZEN and diagnosis.unlike is not None:
+        message = f"A capture of step {case.at.step} launches other work than {graph} does ({diagnosis.unlike})"
+        return [
+            finding.about(
+                "CGD101",
+                Proof.MEASURED,
+                _node_culprit(diagnosis, case.places.launched),
+                f"{message}: {_effect(case)}.",
+                _FIXES[Cause.OTHER_NODES],
+            )
+        ]
     if case.kind is Kind.FROZEN:
-        if diagnosis.unlike is not None:
-            culprit = _node_culprit(diagnosis)
-            message = (
-                f"Graph {case.at.key} launches other work than a capture of step {case.at.step} would "
-                f"({diagnosis.unlike}): {_effect(case)}."
-            )
-            finding = _finding(
-                case, "CGD101", Proof.MEASURED, culprit, backend, evidence, message, _FIXES[Cause.OTHER_NODES]
-            )
-            return [_at_origin(finding, diagnosis)]
-        message = f"Something in graph {case.at.key} is frozen since its capture: {_effect(case)}. A graph captured now is right."
-        return [_finding(case, "CGD101", Proof.MEASURED, None, backend, evidence, message, _NOTHING)]
-    code = "CGD102"
-    message = f"Replaying graph {case.at.key} differs from eager: {_effect(case)}."
+        message = f"Something in {graph} is frozen since its capture: {_effect(case)}. A graph captured now is right."
+        return [finding.about("CGD101", Proof.MEASURED, None, message, _NOTHING)]
+    message = f"Replaying {graph} differs from eager: {_effect(case)}."
     if case.kind is Kind.DIFFERS:
-        message += " A graph captured now differs as well, so nothing is frozen: staging, missing work, or a branch taken only in capture."
-    return [_finding(case, code, Proof.MEASURED, _state_culprit(record.replayed), backend, evidence, message, _NOTHING)]
+        message += " A graph captured now differs as well, so nothing is frozen."
+    return [finding.about("CGD102", Proof.MEASURED, _state_culprit(record.replayed), message, _NOTHING)]
 
 
-def _of_remedy(case: Case, remedy: Remedy, backend: str, evidence: dict[str, Any]) -> Finding:
-    code = {Cause.STALE_TAIL: "CGD103", Cause.PADDING: "CGD103", Cause.REBOUND: "CGD101", Cause.BAKED: "CGD101"}.get(
-        remedy.cause
-    )
-    if code is None:
-        code = "CGD101" if case.kind is Kind.FROZEN else "CGD102"
-    last = remedy.name.rpartition(".")[2]
-    culprit = Culprit(remedy.kind, remedy.name, remedy.where, *_both(remedy, case.values))
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """What all findings of one case share."""
+
+    case: Case
+    backend: str
+    evidence: dict[str, Any]
+
+    def about(
+        self,
+        code: str,
+        proof: Proof,
+        culprit: Culprit | None,
+        message: str,
+        fix: str,
+        evidence: dict[str, Any] | None = None,
+    ) -> Finding:
+        places = self.case.places
+        launched = (
+            places.launched.location if places.launched and culprit and culprit.kind in ("parameter", "node") else None
+        )
+        location = launched or places.staging
+        return Finding(
+            code=code,
+            message=message,
+            severity=RULES[code].severity,
+            proof=proof,
+            fix=fix,
+            culprit=culprit,
+            location=location,
+            related=tuple(p for p in (places.captured, places.staging) if p is not None and p is not location),
+            step=self.case.at.step,
+            key=str(self.case.at.key),
+            backend=self.backend,
+            evidence={**self.evidence, **(evidence or {})},
+        )
+
+
+_CODES = {
+    Cause.STALE_TAIL: "CGD103",
+    Cause.PADDING: "CGD103",
+    Cause.REBOUND: "CGD101",
+    Cause.BAKED: "CGD101",
+}
+
+
+def _of_remedy(case: Case, remedy: Remedy, draft: _Draft) -> Finding:
+    code = _CODES.get(remedy.cause) or ("CGD101" if case.kind is Kind.FROZEN else "CGD102")
+    where = f" ({remedy.where})" if remedy.where else ""
     verb = "setting" if remedy.edits else "writing"
-    healed = f"healed by {verb} {remedy.bytes} bytes of `{remedy.name}`" + (
-        f" ({remedy.where})" if remedy.where else ""
-    )
+    healed = f"healed by {verb} {remedy.bytes} bytes of `{remedy.name}`{where}"
+    baked = f" by value ({remedy.was} then, {remedy.expected} now)" if case.values else " by value"
     what = {
         Cause.NOT_REFRESHED: f"`{remedy.name}` is not refreshed before the replay",
         Cause.PARTLY_REFRESHED: f"`{remedy.name}` is refreshed only in part ({remedy.where} are stale)",
         Cause.STALE_TAIL: f"`{remedy.name}` keeps the values of an earlier step in its {remedy.where}",
         Cause.PADDING: f"`{remedy.name}` addresses live state from its {remedy.where}",
         Cause.REBOUND: f"`{remedy.name}` is another tensor by now than the one that graph {case.at.key} captured",
-        Cause.BAKED: f"`{remedy.name}` was baked into graph {case.at.key} by value ({remedy.was} then, {remedy.expected} now)",
+        Cause.BAKED: f"`{remedy.name}` was baked into graph {case.at.key}{baked}",
     }[remedy.cause]
-    # naming a value in the message would get around --no-values
-    if not case.values and remedy.cause is Cause.BAKED:
-        what = f"`{remedy.name}` was baked into graph {case.at.key} by value"
-    evidence = {**evidence, "cause": remedy.cause.value, "healed_by": healed, "remedies_tried": case.diagnosis.tried}
-    message = f"{what}: {_effect(case)}. Step {case.at.step}, {case.at.rows} rows: {healed}."
-    proof = Proof.CONFIRMED if case.diagnosis.confirmed else Proof.MEASURED
-    return _finding(case, code, proof, culprit, backend, evidence, message, _FIXES[remedy.cause].format(last=last))
-
-
-def _finding(
-    case: Case,
-    code: str,
-    proof: Proof,
-    culprit: Culprit | None,
-    backend: str,
-    evidence: dict[str, Any],
-    message: str,
-    fix: str,
-) -> Finding:
-    return Finding(
-        code=code,
-        message=message,
-        severity=RULES[code].severity,
-        proof=proof,
-        fix=fix,
-        culprit=culprit,
-        step=case.at.step,
-        key=str(case.at.key),
-        backend=backend,
-        evidence=evidence,
+    return draft.about(
+        code,
+        Proof.CONFIRMED if case.diagnosis.confirmed else Proof.MEASURED,
+        Culprit(remedy.kind, remedy.name, remedy.where, *_both(remedy, case.values)),
+        f"{what}: {_effect(case)}. Step {case.at.step}, {case.at.rows} rows: {healed}.",
+        _FIXES[remedy.cause].format(last=remedy.name.rpartition(".")[2]),
+        {"cause": remedy.cause.value, "healed_by": healed, "remedies_tried": case.diagnosis.tried},
     )
 
 
-def _at_origin(finding: Finding, diagnosis: Diagnosis) -> Finding:
-    from dataclasses import replace
-
-    node = diagnosis.unlike.new or diagnosis.unlike.old if diagnosis.unlike else None
-    return replace(finding, location=node.origin.location) if node and node.origin else finding
-
-
-def _node_culprit(diagnosis: Diagnosis) -> Culprit:
+def _node_culprit(diagnosis: Diagnosis, launched: Origin | None) -> Culprit:
     unlike = diagnosis.unlike
     assert unlike is not None
-    module = (unlike.new or unlike.old).origin  # type: ignore[union-attr]
-    return Culprit(
-        "node",
-        f"node {unlike.index}",
-        module.module if module else "",
-        unlike.old.name if unlike.old else None,
-        unlike.new.name if unlike.new else None,
-    )
+    old, new = (readable(n.name) if n else None for n in (unlike.old, unlike.new))
+    return Culprit("node", f"node {unlike.index}", launched.module if launched else "", old, new)
 
 
 def _state_culprit(gap: Gap) -> Culprit | None:
@@ -176,9 +195,8 @@ def _effect(case: Case) -> str:
     gap = case.record.replayed
     parts = [str(d) for d in gap.outputs[:3]]
     if gap.state.places:
-        parts.append(
-            f"{gap.state}, first at {gap.state.places[0].name}[{', '.join(map(str, gap.state.places[0].index))}]"
-        )
+        first = gap.state.places[0]
+        parts.append(f"{gap.state}, first at {first.name}[{', '.join(map(str, first.index))}]")
     if case.record.harm_step is not None:
         parts.append(f"later steps' output changes by it (seen at position {case.record.harm_step} of the plan)")
     return "; ".join(parts) or str(gap)
@@ -213,7 +231,10 @@ def first_step_hint(steps: Sequence[int]) -> str:
     """What the first bad step hints at."""
     if steps[0] == 0:
         return "bad from the first step: what is wrong was wrong right after the capture"
-    return f"right until step {steps[0]}: something that changes then (a block boundary, a threshold, a smaller batch, a new weight)"
+    return (
+        f"right until step {steps[0]}: something that changes then (a block boundary, a threshold, a smaller batch, "
+        "a new weight)"
+    )
 
 
 def _both(remedy: Remedy, values: bool) -> tuple[Any, Any]:
@@ -236,15 +257,13 @@ def short(tensor: torch.Tensor | None, limit: int = 24) -> Any:
 
 def numerics_note(at: Planned, kind: Kind, record: StepRecord, backend: str) -> Finding:
     """Rounding, or a state difference without effect."""
-    harmless = kind is Kind.HARMLESS
-    message = (
-        f"Graph {at.key} leaves other state than eager, without effect on any output looked at: {record.replayed}."
-        if harmless
-        else f"Graph {at.key} and eager differ by rounding only: {record.replayed}."
-    )
+    if kind is Kind.HARMLESS:
+        message = f"Graph {at.key} leaves other state than eager, without effect on any output looked at"
+    else:
+        message = f"Graph {at.key} and eager differ by rounding only"
     return Finding(
         "CGD107",
-        message,
+        f"{message}: {record.replayed}.",
         Severity.NOTE,
         Proof.MEASURED,
         "Nothing to do.",

@@ -1,0 +1,67 @@
+"""Where in the user's code a bad step's pieces are: the staging, the capture, the launch of an accused node."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from dataclasses import replace
+from typing import Any
+
+from cudagraph_doctor.errors import DoctorError
+from cudagraph_doctor.findings import Location
+from cudagraph_doctor.graph import origins
+from cudagraph_doctor.graph.backend import Backend
+from cudagraph_doctor.graph.model import CapturedGraph, GraphNode, Origin
+from cudagraph_doctor.proof.arms import Arms
+from cudagraph_doctor.proof.subject import Planned
+
+
+def staging(target: Any) -> Location | None:
+    """The code that refreshes the graph's inputs: `update` or the runner of a LoopTarget, `step` of an engine."""
+    member = next((m for m in ("graphed", "update", "step", "forward") if hasattr(target, m)), "")
+    return definition(getattr(target, member, None))
+
+
+def definition(function: Any) -> Location | None:
+    """Where a function or method is defined; None for what has no Python source."""
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    if code is None:
+        return None
+    try:
+        source = inspect.getsourcelines(code)[0]
+    except OSError:
+        return None
+    first = next((line.strip() for line in source if line.strip().startswith("def ")), "")
+    return Location(os.path.realpath(code.co_filename), code.co_firstlineno, code.co_qualname, first, "staged")
+
+
+def captured(arms: Arms, at: Planned) -> Location | None:
+    """The user's line that opened the capture of this step's graph; None if the doctor itself captured."""
+    held = arms.subject.held(at)
+    place = held[0].live.captured_at if held else None
+    return replace(place, role="captured") if place else None
+
+
+def launched(arms: Arms, at: Planned, graph: CapturedGraph, node: GraphNode) -> Origin | None:
+    """Who launched `node` of `graph`, a graph captured at step `at`'s values; None if it cannot be told.
+
+    Emulated nodes know it. Real ones are looked up in another capture, made under a watching dispatch mode.
+    """
+    if node.origin is not None or not arms.subject.can_recapture:
+        return node.origin
+    try:
+        for trace in trace_recapture(arms.backend, arms, at):
+            found = origins.attach(graph, trace).nodes[node.index].origin
+            if found is not None:
+                return found
+    except DoctorError:
+        return None
+    finally:
+        arms.subject.drop_fresh()
+    return None
+
+
+def trace_recapture(backend: Backend, arms: Arms, at: Planned) -> list[origins.Trace]:
+    """Capture the step's graph once more, watched."""
+    arms.rewind()
+    return backend.trace_origins(lambda: arms.subject.recapture(at), arms.look_around().modules)
