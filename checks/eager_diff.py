@@ -149,7 +149,7 @@ class _Collector:
         self.progress.say(
             f"{len(plan)} steps of about {each * 1000:.3g} ms, each run {_RUNS} times or more: some "
             f"{_RUNS * each * len(plan):.2g} s and the captures; {self.arms.memory.live_bytes / 2**20:.3g} MiB of live "
-            f"memory watched, {state / 2**20:.3g} MiB of it is state, up to {_COPIES * state / 2**20:.3g} MiB for copies"
+            f"memory watched, {state / 2**20:.3g} MiB of it state, up to {_COPIES * state / 2**20:.3g} MiB for copies"
         )
         if _COPIES * state > self.backend.free_bytes():
             raise Inconclusive(

@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import enum
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-_OPAQUE = (torch.Tensor, torch.nn.Module, torch.Generator, types.ModuleType, type, types.FunctionType, types.MethodType)
+_OPAQUE = (
+    enum.Enum,
+    torch.Tensor,
+    torch.nn.Module,
+    torch.Generator,
+    types.ModuleType,
+    type,
+    types.FunctionType,
+    types.MethodType,
+)
 
 
 def children(node: Any) -> Iterator[tuple[str, Any]]:

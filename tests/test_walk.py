@@ -1,0 +1,78 @@
+"""Names of the tensors and host values that a user's objects hold."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from cudagraph_doctor import walk as walking
+from cudagraph_doctor.walk import walk
+
+
+class Runner:
+    """Slots, a dict, a closure, a partial, a property that must not be read."""
+
+    __slots__ = ("graph_vars", "hidden", "step")
+
+    def __init__(self) -> None:
+        self.graph_vars = {"slot_mapping": torch.zeros(4), 8: torch.ones(1)}
+        self.step = 0
+        inside = torch.zeros(2)
+
+        def closed() -> torch.Tensor:
+            return inside
+
+        self.hidden: Callable[[], torch.Tensor] = functools.partial(closed)
+
+    @property
+    def costly(self) -> None:
+        """Reading it would run the user's code."""
+        raise AssertionError("a property was read")
+
+
+class Engine:
+    """A module inside an object."""
+
+    def __init__(self) -> None:
+        self.model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+        self.model.register_buffer("cache", torch.zeros(3))
+        self.runner = Runner()
+        self.myself = self
+
+
+def test_names_are_attribute_paths() -> None:
+    found = walk({"": Engine()})
+    assert set(found.tensors) == {
+        "model.0.weight",
+        "model.0.bias",
+        "model.cache",
+        "runner.graph_vars.slot_mapping",
+        "runner.graph_vars.8",
+        "runner.hidden.func.inside",
+    }
+    assert found.scalars["runner.step"] == 0
+    assert list(found.modules) == ["model"]
+
+
+def test_a_named_root_starts_the_path() -> None:
+    assert next(iter(walk({"runner": Runner()}).tensors)) == "runner.graph_vars.slot_mapping"
+
+
+def test_a_bound_method_leads_to_its_object() -> None:
+    class Loop:
+        def __init__(self) -> None:
+            self.buffer = torch.zeros(1)
+
+        def run(self) -> None:
+            pass
+
+    assert list(walk({"": Loop().run}).tensors) == ["buffer"]
+
+
+def test_a_walk_that_gives_up_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walking, "MAX_OBJECTS", 3)
+    assert not walk({"": [[1], [2], [3], [4]]}).complete
+    assert walk({"": [[1]]}).complete
