@@ -1,0 +1,119 @@
+"""The emulated backend: captures by recording operators on a CPU, for tests, staging code and CI without a GPU.
+
+What it stands on is in `emulation/`; start with its `__init__`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+import torch
+
+from cudagraph_doctor.errors import Inconclusive
+from cudagraph_doctor.graph.backend import Block, Edit, GraphLog, LiveGraph
+from cudagraph_doctor.graph.emulation.device import EmulatedDevice, free_memory_bytes
+from cudagraph_doctor.graph.emulation.memory import Place, bytes_view, place_of
+from cudagraph_doctor.graph.emulation.reading import edited, read, with_parameters
+from cudagraph_doctor.graph.emulation.recording import Recording
+from cudagraph_doctor.graph.emulation.torch_cuda import in_place
+from cudagraph_doctor.graph.model import CapturedGraph
+from cudagraph_doctor.graph.regions import Regions
+
+_NOT_CHECKED = (
+    "CUDA kernels and their numerics: operators ran in their CPU form",
+    "races between streams: work ran in the order it was issued",
+    "reuse of graph pool memory by later captures, and of freed memory: every allocation has its own address",
+    "code compiled by torch.compile: it ran eagerly",
+    "mixing host and device tensors in one operator: not refused as CUDA does",
+    "what other threads than the main one do with tensors",
+    "memory written without an operator (numpy views, ctypes): its writes are not recorded into graphs",
+)
+
+
+class EmulatedBackend:
+    """See `backend.Backend`. Device memory is what was asked for on "cpu:0" (or "cuda", in the target's own code)."""
+
+    name = "emulated"
+    device = "cpu:0"
+
+    def __init__(self) -> None:
+        self._device = EmulatedDevice()
+
+    @property
+    def log(self) -> GraphLog:
+        """Captures and replays as they happen."""
+        return self._device.log
+
+    def installed(self) -> AbstractContextManager[None]:
+        """The stand-ins are in `torch.cuda`, and operators of this thread are watched."""
+        return in_place(self._device)
+
+    def not_checked(self) -> tuple[str, ...]:
+        """What the emulation cannot see."""
+        return _NOT_CHECKED
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+
+    def read(self, live: LiveGraph, regions: Regions, key: str = "") -> CapturedGraph:
+        """The recorded operators. Raises Inconclusive if the graph is gone."""
+        with torch._C._DisableTorchDispatch():
+            return read(self._recording(live), self._device.heap, regions, key)
+
+    @contextmanager
+    def patched(self, live: LiveGraph, edits: Sequence[Edit]) -> Iterator[None]:
+        """Replays inside the block run with these parameters. Raises Inconclusive if one cannot be set."""
+        nodes = self._recording(live).nodes
+        by_node = {edit.node: [e for e in edits if e.node == edit.node] for edit in edits}
+        before = {index: (nodes[index].args, nodes[index].kwargs, nodes[index].outputs) for index in by_node}
+        with torch._C._DisableTorchDispatch():
+            new = {index: edited(nodes[index], some, self._device.heap) for index, some in by_node.items()}
+        try:
+            for index, values in new.items():
+                node = nodes[index]
+                node.args, node.kwargs, node.outputs = with_parameters(node, values)
+            yield
+        finally:
+            for index, (args, kwargs, outputs) in before.items():
+                nodes[index].args, nodes[index].kwargs, nodes[index].outputs = args, kwargs, outputs
+
+    def blocks(self) -> list[Block]:
+        """All live device storages but the doctor's own, by address."""
+        return self._device.heap.blocks()
+
+    def bytes_of(self, block: Block) -> torch.Tensor:
+        """A uint8 view of the block's memory, shape (block.bytes,). Raises Inconclusive if it is gone."""
+        found = self._device.heap.storage_at(block.address)
+        if found is None or found[0].data_ptr() != block.address or found[0].nbytes() < block.bytes:
+            raise Inconclusive(
+                f"the block of {block.bytes} bytes at {block.address:#x} is gone", fix="list the blocks again"
+            )
+        with torch._C._DisableTorchDispatch():
+            return bytes_view(found[0])[: block.bytes]
+
+    def own_memory(self) -> AbstractContextManager[None]:
+        """What is allocated inside the block is the doctor's."""
+        return self._device.heap.own_memory()
+
+    def free_bytes(self) -> int:
+        """Memory of the machine that is not in use."""
+        return free_memory_bytes()
+
+    def delay(self, milliseconds: float) -> None:
+        """Nothing: work runs when it is issued."""
+
+    def is_host(self, tensor: torch.Tensor) -> bool:
+        """Whether the tensor is not in the emulated device's memory."""
+        return place_of(tensor) is not Place.DEVICE
+
+    def _recording(self, live: LiveGraph) -> Recording:
+        graph = live.graph()
+        if graph is None or graph.recording is None:
+            raise Inconclusive(
+                f"graph {live.ordinal} is gone",
+                seen="the target dropped or reset its CUDAGraph",
+                fix="keep the graph alive as long as it is looked at",
+            )
+        recording: Recording = graph.recording
+        return recording

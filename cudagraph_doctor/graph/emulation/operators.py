@@ -1,0 +1,124 @@
+"""What an operator does, learnt once from its schema and tags: what it writes, whether the host reads, and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import torch
+
+from cudagraph_doctor.graph.model import NodeKind
+
+
+class Role(Enum):
+    """How the watch treats an operator."""
+
+    ORDINARY = "ordinary"
+    COPY = "copy"
+    """Moves between host and device: copy_, _to_copy."""
+    INDEX = "index"
+    """Takes indices that may lie on the host or be a mask."""
+    HOST_READ = "host read"
+    """Gives a Python number, or an output whose shape depends on values: the host has to wait for the device."""
+    IS_PINNED = "is pinned"
+    PIN = "pin"
+    NOTHING = "nothing"
+    """Meaningless on a CPU: record_stream."""
+
+
+_ROLES = {
+    "aten::copy_": Role.COPY,
+    "aten::_to_copy": Role.COPY,
+    "aten::index": Role.INDEX,
+    "aten::_unsafe_index": Role.INDEX,
+    "aten::index_put": Role.INDEX,
+    "aten::index_put_": Role.INDEX,
+    "aten::_index_put_impl_": Role.INDEX,
+    "aten::_unsafe_index_put": Role.INDEX,
+    "aten::is_pinned": Role.IS_PINNED,
+    "aten::_pin_memory": Role.PIN,
+    "aten::record_stream": Role.NOTHING,
+}
+_COPIES = {"aten::copy_", "aten::_to_copy", "aten::clone", "aten::_copy_from"}
+_FILLS = {"aten::zero_", "aten::fill_", "aten::zeros", "aten::zeros_like", "aten::new_zeros"}
+_ALLOCATES_ONLY = {
+    "aten::empty",
+    "aten::empty_like",
+    "aten::empty_strided",
+    "aten::empty_permuted",
+    "aten::new_empty",
+    "aten::new_empty_strided",
+}
+_HOST_READ_TAGS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """The facts about one operator overload."""
+
+    func: Callable[..., Any]
+    name: str
+    """"aten.add.Tensor"."""
+    base: str
+    """"aten::add"."""
+    arguments: tuple[str, ...]
+    """Argument names, positional ones first; empty for an operator without a schema."""
+    written: tuple[tuple[int, str], ...]
+    """(position, name) of the arguments that are written."""
+    role: Role
+    kind: NodeKind
+    launches: bool
+    """Does something on the device: neither a view nor a bare allocation."""
+    takes_device: bool
+    random: bool
+    takes_generator: bool
+    composite: bool
+    """Made of other operators, which are what counts. In inference mode it arrives whole."""
+    torchs: bool
+    """One of torch's own (not a custom operator, whose host arguments are its own business)."""
+
+    def argument(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The value passed for `name`, or None."""
+        if name in kwargs:
+            return kwargs[name]
+        at = self.arguments.index(name) if name in self.arguments else len(args)
+        return args[at] if at < len(args) else None
+
+
+def learn(func: Callable[..., Any]) -> Operator:
+    """Read an operator's schema and tags. A higher-order operator has neither: it is taken to write nothing."""
+    name = str(func)
+    if not isinstance(func, torch._ops.OpOverload):
+        return Operator(func, name, name, (), (), Role.ORDINARY, NodeKind.KERNEL, True, False, False, False, False, False)
+    schema, tags = func._schema, set(func.tags)
+    role = _ROLES.get(schema.name, Role.ORDINARY)
+    if role is Role.ORDINARY and tags & _HOST_READ_TAGS:
+        role = Role.HOST_READ
+    kind = NodeKind.KERNEL
+    if schema.name in _COPIES:
+        kind = NodeKind.MEMCPY
+    elif schema.name in _FILLS:
+        kind = NodeKind.MEMSET
+    names = tuple(argument.name for argument in schema.arguments)
+    written = tuple(
+        (at, argument.name)
+        for at, argument in enumerate(schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    )
+    return Operator(
+        func=func,
+        name=name,
+        base=schema.name,
+        arguments=names,
+        written=written,
+        role=role,
+        kind=kind,
+        launches=not ((func.is_view and not written) or schema.name in _ALLOCATES_ONLY),
+        takes_device="device" in names,
+        random=torch.Tag.nondeterministic_seeded in tags,
+        takes_generator="generator" in names,
+        composite=torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"),
+        torchs=schema.name.startswith(("aten::", "prims::")),
+    )

@@ -1,0 +1,156 @@
+"""The dispatch mode: sees every operator, tells device from host, and hands operators to a capture under way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from cudagraph_doctor.graph.emulation.device import EmulatedDevice
+from cudagraph_doctor.graph.emulation.faults import WRONG_GENERATOR
+from cudagraph_doctor.graph.emulation.generators import Generator, drawing_from
+from cudagraph_doctor.graph.emulation.legality import check
+from cudagraph_doctor.graph.emulation.memory import Place, memory_of
+from cudagraph_doctor.graph.emulation.operators import Operator, Role, learn
+from cudagraph_doctor.graph.emulation.recording import tensors_in
+
+HOST = torch.device("cpu")
+DEVICE = torch.device("cpu", 0)
+"""What stands for the CUDA device: torch keeps the index of a requested device, and tensors never carry it."""
+
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+
+
+def means_device(device: torch.device) -> bool:
+    """Whether the emulated device is meant: "cpu:0", or "cuda" in the user's own code."""
+    return device.type == "cuda" or (device.type == "cpu" and device.index is not None)
+
+
+class Watch(TorchDispatchMode):
+    """Classifies every operator's memory. Thread-local, as all dispatch modes are."""
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled under the emulation, and torch's wrapper for that case doubles the cost of an operator."""
+        return False
+
+    def __init__(self, device: EmulatedDevice) -> None:
+        super().__init__()
+        self._device = device
+        self._operators: dict[Any, Operator] = {}
+        self._unwraps: dict[type, bool] = {}
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run one operator."""
+        if types and any(self._dispatches_itself(kind) for kind in types):
+            return NotImplemented
+        operator = self._operators.get(func)
+        if operator is None:
+            operator = self._operators[func] = learn(func)
+        kwargs = kwargs or {}
+        if operator.composite:
+            with self:
+                return operator.func._op_dk(_COMPOSITE, *args, **kwargs)  # type: ignore[attr-defined]
+        if operator.role is Role.IS_PINNED:
+            memory = memory_of(args[0])
+            return memory is not None and memory.place is Place.PINNED
+        if operator.role is Role.PIN:
+            if self._survey(operator, args, kwargs):
+                raise RuntimeError("cannot pin a tensor of the device: only dense CPU tensors can be pinned")
+            pinned = args[0].clone(memory_format=torch.contiguous_format)
+            self._device.heap.mark(pinned, Place.PINNED)
+            return pinned
+        if operator.role is Role.NOTHING:
+            return None
+        on_device = self._survey(operator, args, kwargs)
+        place = Place.DEVICE if on_device else Place.HOST
+        if operator.takes_device:
+            place, kwargs = self._requested(place, kwargs)
+        return self._run(operator, args, kwargs, on_device, place)
+
+    def _run(
+        self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any], reads_device: bool, place: Place
+    ) -> Any:
+        on_device = reads_device or place is Place.DEVICE
+        if on_device and operator.random:
+            generator = operator.argument("generator", args, kwargs)
+            if isinstance(generator, Generator) and not getattr(generator, "on_device", True):
+                raise RuntimeError(WRONG_GENERATOR)
+        capture = self._device.recording()
+        if capture is not None:
+            if on_device:
+                check(capture, operator, args, kwargs, place)
+            return capture.run(operator, args, kwargs, on_device, place)
+        if on_device and operator.random and operator.argument("generator", args, kwargs) is None:
+            with drawing_from(self._device.generator):
+                result = operator.func(*args, **kwargs)
+        else:
+            result = operator.func(*args, **kwargs)
+        if isinstance(result, torch.Tensor):
+            self._device.heap.mark(result, place)
+        elif result is not None:
+            for tensor in tensors_in(result):
+                self._device.heap.mark(tensor, place)
+        return result
+
+    def _dispatches_itself(self, kind: type) -> bool:
+        """Whether a tensor class has operators of its own, below which the plain ones are seen."""
+        if kind not in self._unwraps:
+            own = getattr(kind, "__torch_dispatch__", None)
+            self._unwraps[kind] = own is not None and own is not torch._C._disabled_torch_dispatch_impl
+        return self._unwraps[kind]
+
+    def _survey(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether any argument lies on the device."""
+        found, host = False, []
+        for value in (*args, *kwargs.values()) if kwargs else args:
+            if isinstance(value, torch.Tensor):
+                memory = memory_of(value)
+                if memory is not None and memory.place is Place.DEVICE:
+                    found = True
+                elif value.dim():
+                    host.append(value)
+            elif isinstance(value, (list, tuple)):
+                for tensor in tensors_in(value):
+                    memory = memory_of(tensor)
+                    if memory is not None and memory.place is Place.DEVICE:
+                        found = True
+                    elif tensor.dim():
+                        host.append(tensor)
+        if found and host and operator.torchs and operator.role not in (Role.COPY, Role.INDEX):
+            self._adopt(host)
+        return found
+
+    def _adopt(self, tensors: list[torch.Tensor]) -> None:
+        """Host tensors in one operator with device tensors, which CUDA refuses: torch's own temporaries.
+
+        Composite operators allocate "where their input is", and a tensor of the emulated device says "cpu" to C++.
+        """
+        capture = self._device.recording()
+        for tensor in tensors:
+            memory = memory_of(tensor)
+            if memory is not None and memory.place is Place.PINNED:
+                continue
+            self._device.heap.move(tensor, Place.DEVICE)
+            if capture is not None:
+                capture.adopt(tensor)
+
+    def _requested(self, place: Place, kwargs: dict[str, Any]) -> tuple[Place, dict[str, Any]]:
+        """Where the output goes, as asked by `device=` and `pin_memory=`; and the arguments that a CPU build takes."""
+        device, pinned = kwargs.get("device"), kwargs.get("pin_memory")
+        if device is None and not pinned:
+            return place, kwargs
+        kwargs = dict(kwargs)
+        if device is not None and device.type in ("cpu", "cuda"):
+            place = Place.DEVICE if means_device(device) else Place.HOST
+            kwargs["device"] = HOST
+        if pinned:
+            place = Place.PINNED
+            kwargs["pin_memory"] = False
+        return place, kwargs
