@@ -67,10 +67,9 @@ def user_traceback(error: BaseException) -> str:
     cut: TracebackType | None = error.__traceback__
     while cut is not None and owner(cut.tb_frame.f_globals.get("__name__", "")) != "user":
         cut = cut.tb_next
-    shown = error.with_traceback(cut) if cut is not None else error
     kept = error.__traceback__
     try:
-        return "".join(traceback.format_exception(shown))
+        return "".join(traceback.format_exception(error.with_traceback(cut or kept)))
     finally:
         error.__traceback__ = kept
 

@@ -14,7 +14,7 @@ from typing import Any
 from cudagraph_doctor import __version__, child, environment, worker
 from cudagraph_doctor.display import Display
 from cudagraph_doctor.errors import UsageError
-from cudagraph_doctor.findings import Finding, Outcome, Report, Status, finding_from_json, outcome_from_json
+from cudagraph_doctor.findings import Finding, Outcome, Report, Status, finding_from_json, outcome_from_json, to_json
 from cudagraph_doctor.loader import refuse_early
 from cudagraph_doctor.settings import Settings
 
@@ -102,7 +102,7 @@ class Run:
             environment=self._environment,
             target=self._target,
             outcomes=tuple(self._outcomes),
-            settings=self._settings.to_json(),
+            settings=to_json(self._settings),
         )
 
     def _unfinished(self) -> list[str]:

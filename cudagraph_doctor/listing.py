@@ -46,7 +46,7 @@ def faults(view: View) -> str:
     from cudagraph_doctor.reference_models.faults import FAULTS
 
     table = _table("Fault", "Rule", "Culprit", "Forms", "Emulated", "What is planted")
-    for fault in FAULTS:
+    for fault in FAULTS.values():
         seen = "yes" if fault.emulated else "no"
         table.add_row(fault.name, fault.rule, fault.culprit, ", ".join(fault.forms), seen, fault.summary)
     return lay_out([table], view)

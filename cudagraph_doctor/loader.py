@@ -66,10 +66,9 @@ def refuse_early(settings: Settings) -> None:
         )
     from cudagraph_doctor.reference_models.faults import FAULTS
 
-    names = [fault.name for fault in FAULTS]
-    if settings.fault not in names:
+    if settings.fault not in FAULTS:
         raise UsageError(
-            f'There is no planted fault "{settings.fault}".{spec.near(settings.fault, names)}',
+            f'There is no planted fault "{settings.fault}".{spec.near(settings.fault, FAULTS)}',
             fix="See `cudagraph-doctor faults` for their names.",
         )
 

@@ -20,7 +20,8 @@ _FILE_WIDTH = 100
 def view(*, verbose: bool = False, debug: bool = False) -> View:
     """How stdout can be written to: in color and as wide as the terminal, else plainly and 80 columns wide."""
     console = Console()
-    return View(console.width if console.is_terminal else 80, console.is_terminal, verbose, debug)
+    width = console.width if console.is_terminal else int(os.environ.get("COLUMNS") or 80)
+    return View(width, console.is_terminal, verbose, debug)
 
 
 def write(report: Report, outputs: tuple[Output, ...], *, verbose: bool, debug: bool) -> None:

@@ -27,8 +27,3 @@ def exit_code(report: Report, fail_on: str = Severity.ERROR.value) -> int:
     if Status.INCONCLUSIVE in statuses or not statuses - {Status.SKIPPED}:
         return INCONCLUSIVE
     return OK
-
-
-def is_incomplete(report: Report) -> bool:
-    """Whether a check could not finish: what was found stands, what was not found may be there all the same."""
-    return any(outcome.status in (Status.ERRORED, Status.INCONCLUSIVE) for outcome in report.outcomes)

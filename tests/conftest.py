@@ -76,8 +76,15 @@ class FakeWorld:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start `cudagraph-doctor WORDS`, in a group of its own."""
+        return self._start("-m", "cudagraph_doctor", *words)
+
+    def python(self, program: str) -> subprocess.CompletedProcess[str]:
+        """Run a Python program to its end."""
+        return _finished(self._start("-c", program))
+
+    def _start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "cudagraph_doctor", *words],
+            [sys.executable, *arguments],
             cwd=self.folder,
             env=self.environment,
             text=True,
@@ -89,13 +96,17 @@ class FakeWorld:
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run `cudagraph-doctor WORDS` to its end."""
-        with self.start(*words) as process:
-            out, err = process.communicate(timeout=60)
-        return subprocess.CompletedProcess(words, process.returncode, out, err)
+        return _finished(self.start(*words))
 
     def diff(self, body: str, *words: str) -> subprocess.CompletedProcess[str]:
         """Run `diff` on a target whose check does `body`."""
         return self.run("diff", self.target(body), *words)
+
+
+def _finished(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+    with process:
+        out, err = process.communicate(timeout=60)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 @pytest.fixture

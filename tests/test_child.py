@@ -20,6 +20,12 @@ if child == 0:
     time.sleep(600)
 open("pids", "w").write(f"{os.getpid()} {child}")
 print("hanging now", flush=True)
+def stuck_here():
+    time.sleep(600)
+stuck_here()
+"""
+
+
 def wait_for(file: Path) -> list[int]:
     """The process ids that a hanging target wrote."""
     for _ in range(300):
@@ -144,5 +150,3 @@ def test_output_of_the_child_comes_whole(fake_world: FakeWorld) -> None:
     assert "from a program" in done.stderr
     assert "raw" in done.stderr
     assert "é" * 100_000 in done.stderr
-
-

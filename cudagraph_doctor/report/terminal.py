@@ -14,7 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 from cudagraph_doctor.findings import Culprit, Finding, Outcome, Proof, Report, Severity, Status, Step
-from cudagraph_doctor.policy import is_incomplete
 from cudagraph_doctor.report import paths
 from cudagraph_doctor.report.layout import lay_out
 from cudagraph_doctor.report.view import View
@@ -22,12 +21,22 @@ from cudagraph_doctor.rules import RULES
 
 _STYLE = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _PROOF = {
-    Proof.CONFIRMED: "confirmed (the fault was removed or forced, and the result followed)",
-    Proof.MEASURED: "measured (differs every time, its control never)",
+    Proof.CONFIRMED: "confirmed (removing or forcing the fault decided the result)",
+    Proof.MEASURED: "measured (there every time, never in its control)",
     Proof.SUSPECTED: "suspected only (fits what was seen; does not fail the run)",
 }
+_TOLD = (
+    "control",
+    "replayed_against_eager",
+    "eager_against_eager",
+    "fresh_against_eager",
+    "replayed_against_fresh",
+    "first_diverging_module",
+    "first_bad_step_hint",
+    "process_lost",
+)
+"""The evidence that is told without --verbose, in this order."""
 _MARKS = {"clean": ".", "finding": "X", "note": "n", "inconclusive": "?"}
-_FEW = 5
 
 
 def render(report: Report, view: View) -> str:
@@ -42,12 +51,10 @@ def _parts(report: Report, view: View) -> Iterator[RenderableType]:
         yield Text(f"Emulated on the CPU: {why}. No GPU kernel ran; see what was not checked.", "yellow")
     yield Text("")
     yield _verdict(report)
-    number = 0
-    for outcome in report.outcomes:
-        for finding in outcome.findings:
-            number += 1
-            yield Text("")
-            yield _finding(number, finding, view)
+    findings = sorted(report.findings, key=lambda f: (f.proof is Proof.SUSPECTED, -f.severity.rank))
+    for number, finding in enumerate(findings, start=1):
+        yield Text("")
+        yield _finding(number, finding, view)
     for outcome in report.outcomes:
         yield Text("")
         yield from _outcome(outcome, view)
@@ -64,26 +71,31 @@ def _headline(report: Report) -> Text:
 
 
 def _verdict(report: Report) -> Text:
-    """One sentence (two if the run is incomplete)."""
+    """One sentence; two if the run is incomplete."""
     counts = Counter(f.severity for f in report.findings if f.proof is not Proof.SUSPECTED)
-    suspected = sum(f.proof is Proof.SUSPECTED for f in report.findings)
     said = [_count(counts[s], s.value) for s in reversed(Severity) if counts[s]]
+    suspected = sum(f.proof is Proof.SUSPECTED for f in report.findings)
     if suspected:
         said.append(_count(suspected, "suspicion"))
-    wrong = counts[Severity.ERROR] + counts[Severity.WARNING]
-    ends = [f"{o.check}: {o.reason}" for o in report.outcomes if o.status in (Status.ERRORED, Status.INCONCLUSIVE)]
-    if wrong:
+    ends = "; ".join(
+        f"{o.check}: {o.reason}" for o in report.outcomes if o.status in (Status.ERRORED, Status.INCONCLUSIVE)
+    )
+    if counts[Severity.ERROR] or counts[Severity.WARNING]:
         text = Text(f"Found {_listed(said)}: {_first_sentence(_worst(report.findings).message)}", "bold red")
-    elif ends:
+        if ends:
+            text.append(f"\nThe run is incomplete, there may be more: {ends}")
+        return text
+    if ends:
         errored = any(o.status is Status.ERRORED for o in report.outcomes)
-        text = Text(f"{'Failed' if errored else 'Inconclusive'}: {'; '.join(ends)}", "bold yellow")
-    elif not report.outcomes or all(o.status is Status.SKIPPED for o in report.outcomes):
+        return Text(f"{'Failed' if errored else 'Inconclusive'}: {ends}", "bold yellow")
+    ran = [o for o in report.outcomes if o.status is not Status.SKIPPED]
+    if not ran:
         return Text("Inconclusive: no check ran.", "bold yellow")
-    else:
-        return Text("Clean: nothing wrong was found" + (f", {_listed(said)}." if said else "."), "bold green")
-    if wrong and is_incomplete(report):
-        text.append(f"\nThe run is incomplete, there may be more: {'; '.join(ends)}")
-    return text
+    looked = "; ".join(
+        o.check + (f" looked at {_in_numbers(o.checked, 2)}" if _in_numbers(o.checked, 2) else "") for o in ran
+    )
+    notes = f"; {_listed(said)}" if said else ""
+    return Text(f"Clean: nothing wrong was found ({looked}){notes}.", "bold green")
 
 
 def _worst(findings: Iterable[Finding]) -> Finding:
@@ -114,6 +126,8 @@ def _finding(number: int, finding: Finding, view: View) -> RenderableType:
     if finding.location:
         rows.add_row("Where", _location(finding))
     rows.add_row("Proof", _proof(finding, view))
+    if "healed_by" in finding.evidence:
+        rows.add_row("Healed", Text(f"by {_value(finding.evidence['healed_by']).removeprefix('healed by ')}"))
     rows.add_row("Fix", Text(finding.fix))
     rows.add_row("More", Text(f"cudagraph-doctor explain {finding.code}"))
     return Group(title, Padding(rows, (0, 0, 0, 3)))
@@ -143,52 +157,71 @@ def _location(finding: Finding) -> Text:
 
 def _proof(finding: Finding, view: View) -> Text:
     text = Text(_PROOF[finding.proof])
-    items = list(finding.evidence.items())
-    for key, value in items if view.verbose else items[:_FEW]:
-        text.append(f"\n{key.replace('_', ' ')}: {_value(value)}")
-    if len(items) > _FEW and not view.verbose:
-        text.append(f"\n({len(items) - _FEW} more with --verbose)")
+    told = [key for key in _TOLD if key in finding.evidence]
+    others = [key for key in finding.evidence if key not in (*told, "healed_by")]
+    for key in told + (others if view.verbose else []):
+        text.append(f"\n{key.replace('_', ' ')}: {_value(finding.evidence[key])}")
     return text
 
 
 def _outcome(outcome: Outcome, view: View) -> Iterator[RenderableType]:
-    line = Text(f"{outcome.check}: {outcome.status.value} in {outcome.seconds:.1f} s", "bold")
+    yield Text(f"{outcome.check}: {outcome.status.value} in {outcome.seconds:.1f} s", "bold")
     if outcome.checked:
-        line.append(". Checked: " + ", ".join(f"{_value(v)} {k.replace('_', ' ')}" for k, v in outcome.checked.items()))
-    yield line
-    if outcome.status in (Status.INCONCLUSIVE, Status.ERRORED, Status.SKIPPED):
-        yield Padding(Text(f"Why  {outcome.reason}"), (0, 0, 0, 2))
-        if outcome.fix:
-            yield Padding(Text(f"Fix  {outcome.fix}"), (0, 0, 0, 2))
-    elif outcome.reason:
-        yield Padding(Text(outcome.reason), (0, 0, 0, 2))
+        yield _indented(f"Checked: {_in_numbers(outcome.checked)}.")
+    if outcome.reason:
+        yield _indented(f"Why: {outcome.reason}")
+    if outcome.fix:
+        yield _indented(f"Fix: {outcome.fix}")
     if outcome.steps:
-        yield Padding(_steps(outcome.steps, view), (0, 0, 0, 2))
+        yield from _steps(outcome.steps, view)
     if outcome.not_checked:
-        yield Text("Not checked:")
+        yield _indented("Not checked:")
         for sentence in outcome.not_checked:
-            yield Padding(Text(f"- {sentence}"), (0, 0, 0, 2))
+            bullet = Table.grid(padding=(0, 1))
+            bullet.add_row("-", Text(sentence))
+            yield Padding(bullet, (0, 0, 0, 4))
     if outcome.traceback and view.debug:
         yield Text(outcome.traceback)
 
 
-def _steps(steps: tuple[Step, ...], view: View) -> Table:
-    """One line a key: the rows of each step and a mark for what came out."""
+def _steps(steps: tuple[Step, ...], view: View) -> Iterator[RenderableType]:
+    """One line a run of steps of one key: the rows of each, and a mark for what came out."""
+    used = {step.verdict for step in steps}
+    legend = ", ".join(f"{mark} {verdict}" for verdict, mark in _MARKS.items() if verdict in used)
+    yield _indented(f"Steps{f' ({legend})' if legend else ''}:")
     table = Table.grid(padding=(0, 2))
     for key, played in groupby(steps, key=lambda step: step.key):
         listed = list(played)
         known = all(step.verdict in _MARKS for step in listed)
         marks = "".join(_MARKS[s.verdict] for s in listed) if known else " ".join(s.verdict for s in listed)
-        table.add_row(f"bucket {key}", "rows " + " ".join(str(s.rows) for s in listed), marks)
-    table.add_row("", "", "")
-    used = {step.verdict for step in steps}
-    table.add_row("", "", ", ".join(f"{mark} {verdict}" for verdict, mark in _MARKS.items() if verdict in used))
-    return table
+        name = f"bucket {key}" if key else "no graph"
+        table.add_row(name, "rows " + " ".join(str(s.rows) for s in listed), marks)
+    yield Padding(table, (0, 0, 0, 4))
+    if view.verbose:
+        for step in steps:
+            if step.verdict != "clean":
+                detail = "; ".join(f"{key}: {_value(value)}" for key, value in step.detail.items())
+                yield Padding(Text(f"step {step.index}, {step.rows} rows: {step.verdict}; {detail}"), (0, 0, 0, 4))
+
+
+def _indented(text: str) -> Padding:
+    return Padding(Text(text), (0, 0, 0, 2))
+
+
+def _in_numbers(checked: dict[str, Any], limit: int | None = None) -> str:
+    """`12 steps, 3 graphs, batch sizes 1, 3, 4`; with a limit, that many of the plain numbers."""
+    counts = [f"{value} {key}" for key, value in checked.items() if isinstance(value, int)]
+    if limit is not None:
+        return " and ".join(counts[:limit])
+    others = [f"{key} {_value(value)}" for key, value in checked.items() if not isinstance(value, int)]
+    return ", ".join(counts) + "".join(f"; {other}" for other in others) if counts else "; ".join(others)
 
 
 def _value(value: Any) -> str:
     if isinstance(value, str):
         return value
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return ", ".join(value)
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 200 else text[:197] + "..."
 

@@ -1,0 +1,31 @@
+"""Paths as reports show them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cudagraph_doctor.findings import Location
+from cudagraph_doctor.report import paths
+
+
+def test_below_the_working_directory_they_are_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "linked").symlink_to(tmp_path / "app")
+    monkeypatch.chdir(tmp_path)
+    assert paths.shown(str(tmp_path / "app" / "decode.py")) == "app/decode.py"
+    assert paths.shown(str(tmp_path / "linked" / "decode.py")) == "app/decode.py"  # a file that git knows
+    monkeypatch.chdir(tmp_path / "linked")
+    assert paths.shown(str(tmp_path / "app" / "decode.py")) == "decode.py"
+
+
+def test_elsewhere_they_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert paths.shown(str(tmp_path / "hereafter.py")) == str(tmp_path / "hereafter.py")
+
+
+def test_where() -> None:
+    assert paths.where(Location("/a/b.py", 3, "Engine.step")) == "/a/b.py:3 in Engine.step"
+    assert paths.where(Location("/a/b.py", 3, "<module>")) == "/a/b.py:3"

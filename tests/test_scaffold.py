@@ -1,0 +1,44 @@
+"""`init`: the skeletons work as they stand, and nothing of the user's is overwritten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cudagraph_doctor import cli, scaffold
+from cudagraph_doctor.errors import UsageError
+
+
+@pytest.mark.parametrize("form", scaffold.FORMS)
+def test_the_skeleton_is_a_clean_target(
+    form: str, in_folder: Callable[[str, str], Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["init", form, "my_target.py"]) == 0
+    assert "cudagraph-doctor diff my_target.py" in capfd.readouterr().out
+    assert cli.main(["diff", "my_target.py", "--backend", "emulated", "--steps", "4"]) == 0
+    out = capfd.readouterr().out
+    assert "Clean: nothing wrong was found" in out
+    assert f"form {form}" in out
+
+
+def test_loop_is_the_default(in_folder: Callable[[str, str], Path]) -> None:
+    assert cli.main(["init", "my_target.py"]) == 0
+    assert "A target in loop form" in Path("my_target.py").read_text()
+
+
+def test_an_existing_file_stays(in_folder: Callable[[str, str], Path]) -> None:
+    file = in_folder("mine.py", "precious")
+    with pytest.raises(UsageError, match="exists already"):
+        scaffold.write("loop", file)
+    assert file.read_text() == "precious"
+    scaffold.write("loop", file, overwrite=True)
+    assert "class Target" in file.read_text()
+
+
+@pytest.mark.parametrize("name", ["target.txt", "my-target.py", "nowhere/target.py", ".py"])
+def test_names_that_cannot_be(in_folder: Callable[[str, str], Path], name: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        scaffold.write("loop", Path(name))
+    assert refused.value.fix
