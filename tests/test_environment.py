@@ -19,7 +19,7 @@ Machine = Callable[..., None]
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """`machine(cuda="13.0", gpu=True, modules=["cuda.bindings.driver"])`: what torch and imports answer from then on."""
+    """`machine(cuda="13.0", gpu=True, modules=("cupti",))`: what torch and imports answer from then on."""
 
     def make(*, cuda: str | None = None, gpu: bool = False, modules: tuple[str, ...] = (), torch: bool = True) -> None:
         fake: Any = types.ModuleType("torch")
@@ -32,7 +32,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
             get_device_capability=lambda: (9, 0),
         )
         monkeypatch.setitem(sys.modules, "torch", fake if torch else None)
-        known = {"torch": fake} if torch else {}
+        known: dict[str, types.ModuleType] = {"torch": fake} if torch else {}
         known |= {name: types.ModuleType(name) for name in modules}
 
         def import_module(name: str) -> types.ModuleType:

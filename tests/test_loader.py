@@ -154,7 +154,8 @@ def test_memory_that_runs_out_is_not_the_users_mistake(in_folder: Write) -> None
 def test_a_factory_that_parses_arguments(in_folder: Write) -> None:
     in_folder(
         "mine.py",
-        f"import argparse\n{CLASS}\ndef target(device):\n    argparse.ArgumentParser().parse_args()\n    return Target()",
+        f"import argparse\n{CLASS}\n"
+        "def target(device):\n    argparse.ArgumentParser().parse_args()\n    return Target()",
     )
     assert load().form == "loop"
 

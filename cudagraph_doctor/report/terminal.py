@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -36,6 +37,8 @@ _TOLD = (
     "process_lost",
 )
 """The evidence that is told without --verbose, in this order."""
+_LONG = 120
+"""Characters of evidence that are told without --verbose."""
 _MARKS = {"clean": ".", "finding": "X", "note": "n", "inconclusive": "?"}
 
 
@@ -81,7 +84,7 @@ def _verdict(report: Report) -> Text:
         f"{o.check}: {o.reason}" for o in report.outcomes if o.status in (Status.ERRORED, Status.INCONCLUSIVE)
     )
     if counts[Severity.ERROR] or counts[Severity.WARNING]:
-        text = Text(f"Found {_listed(said)}: {_first_sentence(_worst(report.findings).message)}", "bold red")
+        text = Text(f"Found {_listed(said)}: {_in_short(_worst(report.findings).message)}", "bold red")
         if ends:
             text.append(f"\nThe run is incomplete, there may be more: {ends}")
         return text
@@ -102,9 +105,9 @@ def _worst(findings: Iterable[Finding]) -> Finding:
     return max(findings, key=lambda f: (f.proof is not Proof.SUSPECTED, f.severity.rank))
 
 
-def _first_sentence(message: str) -> str:
-    head, stop, _ = message.partition(". ")
-    return head + stop.strip()
+def _in_short(message: str) -> str:
+    """The message up to its first particulars."""
+    return re.split(r"[:.] ", message, maxsplit=1)[0].rstrip(".") + "."
 
 
 def _finding(number: int, finding: Finding, view: View) -> RenderableType:
@@ -133,15 +136,16 @@ def _finding(number: int, finding: Finding, view: View) -> RenderableType:
     return Group(title, Padding(rows, (0, 0, 0, 3)))
 
 
-def _culprit(culprit: Culprit) -> Text:
+def _culprit(culprit: Culprit) -> RenderableType:
     text = Text(f"{culprit.kind} ")
     text.append(culprit.name, "bold")
     if culprit.detail:
         text.append(f", {culprit.detail}")
+    values = Table.grid(padding=(0, 2))
     for label, value in (("captured", culprit.captured), ("expected", culprit.expected)):
         if value is not None:
-            text.append(f"\n  {label}  {_value(value)}")
-    return text
+            values.add_row(f"  {label}", Text(_value(value)))
+    return Group(text, values) if values.row_count else text
 
 
 def _location(finding: Finding) -> Text:
@@ -160,7 +164,9 @@ def _proof(finding: Finding, view: View) -> Text:
     told = [key for key in _TOLD if key in finding.evidence]
     others = [key for key in finding.evidence if key not in (*told, "healed_by")]
     for key in told + (others if view.verbose else []):
-        text.append(f"\n{key.replace('_', ' ')}: {_value(finding.evidence[key])}")
+        value = _value(finding.evidence[key])
+        shown = value if view.verbose or len(value) <= _LONG else value[:_LONG].rpartition(" ")[0] + " ..."
+        text.append(f"\n{key.replace('_', ' ')}: {shown}")
     return text
 
 
