@@ -15,6 +15,7 @@ from cudagraph_doctor.findings import Location
 Owner = Literal["user", "ours", "library"]
 
 _LIBRARIES = frozenset(sys.stdlib_module_names) | {"torch", "triton", "numpy", "cuda", "nvtx"}
+_TORCH_RAISES = (RuntimeError, IndexError, ValueError)
 _PLAYS_USER = ("cudagraph_doctor.reference_models", "cudagraph_doctor.skeletons")
 
 
@@ -53,13 +54,13 @@ def user_location(error: BaseException) -> Location | None:
 def is_ours(error: BaseException) -> bool:
     """Whether the error is a bug of this program.
 
-    It is the user's (or the device's) as soon as a frame of his is on the stack, unless we raised something inside his
-    call that torch would not raise: our stand-ins raise RuntimeError where CUDA does, on purpose.
+    It is the user's (or the device's) as soon as a frame of his is on the stack, unless something was raised below it,
+    in our stand-ins for torch.cuda, that torch would not raise.
     """
     owners = [who for who, _, _ in frames(error) if who != "library"]
     if "user" not in owners:
         return True
-    return owners[-1] == "ours" and not isinstance(error, RuntimeError)
+    return owners[-1] == "ours" and not isinstance(error, _TORCH_RAISES)
 
 
 def user_traceback(error: BaseException) -> str:

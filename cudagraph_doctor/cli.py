@@ -72,7 +72,7 @@ def _running_options(command: Callable[..., int]) -> Callable[..., int]:
             default=1800.0,
             show_default=True,
             metavar="SECONDS",
-            help="Stop after this time and show where it hangs.",
+            help="Stop after this time and show where it hangs (not with --in-process).",
         ),
         click.option(
             "--app-dir",

@@ -42,17 +42,23 @@ def base() -> dict[str, Any]:
 
 
 def runtime() -> dict[str, Any]:
-    """What a report says about the machine: `base`, package versions, and the GPU if there is one."""
-    facts = base() | {"packages": {name: found for name in _PACKAGES if (found := version(name))}}
+    """What a report says about the machine, but for the GPU: `base` and the versions of what is installed."""
     import torch
 
-    facts["torch_cuda"] = torch.version.cuda or ""
-    if torch.version.cuda and torch.cuda.is_available():
-        facts["gpu"] = torch.cuda.get_device_name()
-        facts["gpu_count"] = torch.cuda.device_count()
-        facts["compute_capability"] = ".".join(map(str, torch.cuda.get_device_capability()))
-        facts["driver"] = _answer("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
-    return facts
+    packages = {name: found for name in _PACKAGES if (found := version(name))}
+    return base() | {"packages": packages, "torch_cuda": torch.version.cuda or ""}
+
+
+def gpu() -> dict[str, Any]:
+    """What a report says about the GPU. Makes a CUDA context on the current device: ask when the target has one."""
+    import torch
+
+    return {
+        "gpu": torch.cuda.get_device_name(),
+        "gpu_count": torch.cuda.device_count(),
+        "compute_capability": ".".join(map(str, torch.cuda.get_device_capability())),
+        "driver": _answer("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
+    }
 
 
 def gpu_obstacle() -> str:
@@ -94,7 +100,7 @@ def survey() -> Survey:
         "Python": platform.python_version(),
         "torch": no_torch or version("torch"),
         "GPU and driver": smi or "nvidia-smi finds none",
-        "GPU as torch sees it": no_gpu or runtime()["gpu"],
+        "GPU as torch sees it": no_gpu or gpu()["gpu"],
         "CUDA of torch": "" if no_torch else runtime()["torch_cuda"] or "none",
         "cuda-bindings": version("cuda-bindings") or "not installed",
         "cuda-core": version("cuda-core") or "not installed",

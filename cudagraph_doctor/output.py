@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -42,7 +43,9 @@ def write(report: Report, outputs: tuple[Output, ...], *, verbose: bool, debug: 
 
 
 def to_stdout(text: str) -> None:
-    """Write to stdout; a reader that has had enough (`| head`) is no error."""
+    """Write to stdout; a reader that has had enough (`| head`) is no error, nor is an encoding that lacks a letter."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         sys.stdout.write(text)
         sys.stdout.flush()

@@ -112,6 +112,8 @@ def perform(settings: Settings, checks: tuple[str, ...], send: Send) -> None:
             progress.stage("loading the target", 0)
             loaded = loader.load(settings, backend.device)
             send({"event": "target", "target": loaded.description})
+            if backend.name == "cuda":
+                send({"event": "backend", "environment": facts | environment.gpu()})
             for warning in loaded.warnings:
                 progress.say(warning)
             for name in checks:
@@ -126,9 +128,10 @@ def perform(settings: Settings, checks: tuple[str, ...], send: Send) -> None:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        for name in checks:
-            if name not in done:
-                send({"event": "outcome", "outcome": to_json(outcome_of_error(name, error))})
+        for name in checks[len(done) :]:
+            send({"event": "outcome", "outcome": to_json(outcome_of_error(name, error))})
+        if len(done) == len(checks):
+            progress.say(f"after the checks, while the hooks were taken out: {blame.describe(error)}")
 
 
 class _DeviceGone(Exception):

@@ -75,6 +75,7 @@ def test_owner(module: str, owner: str) -> None:
         ([OURS, USER, LIBRARY], "RuntimeError", False),
         # our stand-in for torch.cuda refuses what CUDA would refuse
         ([OURS, USER, OURS], "RuntimeError('operation not permitted when stream is capturing')", False),
+        ([OURS, USER, OURS, LIBRARY], "IndexError('index 9 is out of bounds')", False),
         # our stand-in breaks
         ([OURS, USER, OURS], "KeyError('stream')", True),
         ([OURS, USER, OURS, LIBRARY], "KeyError('stream')", True),

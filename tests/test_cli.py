@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from cudagraph_doctor import __version__
 
 if TYPE_CHECKING:
     from tests.conftest import FakeWorld
@@ -191,3 +194,31 @@ def test_no_values(fake_world: FakeWorld) -> None:
     done = fake_world.run("diff", "naughty.py", "--no-values", "--format", "json")
     assert "31337" not in done.stdout
     assert json.loads(done.stdout)["settings"]["values"] is False
+
+
+def test_an_encoding_that_lacks_letters(fake_world: FakeWorld) -> None:
+    fake_world.environment["PYTHONIOENCODING"] = "ascii"
+    done = fake_world.diff("raise Inconclusive('Größe passt nicht.', fix='Kürzen.')")
+    assert done.returncode == 3, done.stderr
+    assert "Gr\\xf6\\xdfe" in done.stdout
+
+
+def test_help_names_all_commands(fake_world: FakeWorld) -> None:
+    done = fake_world.run("--help")
+    assert done.returncode == 0
+    for command in ("diff", "report", "rules", "explain", "faults", "env", "init"):
+        assert f"\n  {command} " in done.stdout
+
+
+def test_version(fake_world: FakeWorld) -> None:
+    done = fake_world.run("--version")
+    assert (done.returncode, done.stdout) == (0, f"cudagraph-doctor, version {__version__}\n")
+
+
+def test_env_as_json(fake_world: FakeWorld) -> None:
+    done = fake_world.run("env", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["parts"]["Python"] == platform.python_version()
+    assert found["can"]
+    assert "Cannot be checked here:" in fake_world.run("env").stdout

@@ -74,7 +74,7 @@ def test_a_full_machine(machine: Machine) -> None:
     found = environment.survey()
     assert not found.cannot
     assert any("diff on real graphs" in sentence for sentence in found.can)
-    facts = environment.runtime()
+    facts = environment.runtime() | environment.gpu()
     assert (facts["gpu"], facts["compute_capability"], facts["torch_cuda"]) == ("NVIDIA H200", "9.0", "13.0")
 
 

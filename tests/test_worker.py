@@ -175,3 +175,18 @@ def test_the_relay_sends_everything() -> None:
     relay.journal_clear()
     assert [event["event"] for event in sent] == ["say", "stage", "advance", "journal", "journal_clear"]
     assert sent[3]["finding"]["code"] == "CGD108"
+
+
+def test_hooks_that_cannot_be_taken_out_are_told(
+    perform: Callable[..., list[Event]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def installed(self: FakeBackend) -> Iterator[None]:
+        sys.hooks_are_in = True  # type: ignore[attr-defined]
+        yield
+        raise OSError("stuck")
+
+    monkeypatch.setattr(FakeBackend, "installed", installed)
+    events = perform(passes)
+    assert only(events, "outcome")["outcome"]["status"] == "passed"
+    assert "OSError: stuck" in events[-1]["text"]

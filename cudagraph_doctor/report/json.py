@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
+from typing import Any
 
 from cudagraph_doctor.errors import UsageError
 from cudagraph_doctor.findings import SCHEMA_VERSION, Report, report_from_json, to_json
@@ -14,9 +16,18 @@ _FIX = "Give a file written by `cudagraph-doctor diff --format json=FILE`."
 
 def render(report: Report, view: View) -> str:
     """`schema_version` first, then the report's fields; a newline at the end."""
-    plain = to_json(report)
+    plain = _finite(to_json(report))
     ordered = {"schema_version": plain.pop("schema_version"), **plain}
-    return json.dumps(ordered, indent=2, ensure_ascii=False, default=str) + "\n"
+    return json.dumps(ordered, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    """NaN and infinities as strings: JSON has no numbers for them, and other programs refuse Python's."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list) else value
 
 
 def load(path: Path) -> Report:

@@ -11,7 +11,7 @@ from cudagraph_doctor.report.view import View
 
 
 def lay_out(parts: Iterable[RenderableType], view: View) -> str:
-    """The parts below each other; no spaces at the ends of lines."""
+    """The parts below each other; strings as they are, without line breaks of ours. No spaces at the ends of lines."""
     out = io.StringIO()
     console = Console(
         file=out,
@@ -24,5 +24,5 @@ def lay_out(parts: Iterable[RenderableType], view: View) -> str:
         legacy_windows=False,
     )
     for part in parts:
-        console.print(part)
+        console.print(part, soft_wrap=isinstance(part, str))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"

@@ -187,7 +187,7 @@ def _outcome(outcome: Outcome, view: View) -> Iterator[RenderableType]:
             bullet.add_row("-", Text(sentence))
             yield Padding(bullet, (0, 0, 0, 4))
     if outcome.traceback and view.debug:
-        yield Text(outcome.traceback)
+        yield outcome.traceback
 
 
 def _steps(steps: tuple[Step, ...], view: View) -> Iterator[RenderableType]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,18 @@ def test_schema_version_is_first_and_findings_have_fingerprints(found: Report) -
     data = json.loads(render(found, View()))
     assert next(iter(data)) == "schema_version"
     assert data["outcomes"][0]["findings"][0]["fingerprint"] == found.findings[0].fingerprint
+
+
+def test_what_is_not_finite_is_text(found: Report) -> None:
+    [outcome] = found.outcomes
+    frozen, _ = outcome.findings
+    assert frozen.culprit
+    values = [float("nan"), [float("inf"), -float("inf")], 1.5]
+    frozen = dataclasses.replace(frozen, culprit=dataclasses.replace(frozen.culprit, captured=values))
+    report = dataclasses.replace(found, outcomes=(dataclasses.replace(outcome, findings=(frozen,)),))
+    text = render(report, View())
+    data = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert data["outcomes"][0]["findings"][0]["culprit"]["captured"] == ["nan", ["inf", "-inf"], 1.5]
 
 
 def damaged(found: Report, **changes: Any) -> str:

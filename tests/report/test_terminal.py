@@ -89,12 +89,12 @@ def test_an_incomplete_run_says_so(incomplete: Report) -> None:
 
 
 def test_inconclusive_and_failed(clean: Report) -> None:
-    lost = Outcome("diff", Status.INCONCLUSIVE, "The process was lost.", "Look.", traceback="line 1\nline 2\n")
+    lost = Outcome("diff", Status.INCONCLUSIVE, "The process was lost.", "Look.", traceback="line 1\n" + "x" * 200)
     report = dataclasses.replace(clean, outcomes=(lost,))
     assert "Inconclusive: diff: The process was lost." in text(report)
     assert "Fix: Look." in text(report)
     assert "line 1" not in text(report)
-    assert "line 1\nline 2" in text(report, View(debug=True))
+    assert "line 1\n" + "x" * 200 in text(report, View(debug=True))  # not broken
     errored = dataclasses.replace(lost, status=Status.ERRORED)
     assert "Failed: diff:" in text(dataclasses.replace(clean, outcomes=(errored,)))
 
