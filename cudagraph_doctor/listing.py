@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.markdown import Markdown
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -45,11 +46,13 @@ def faults(view: View) -> str:
     """The faults that `--fault` plants, with the rule that each triggers and the culprit to be named."""
     from cudagraph_doctor.reference_models.faults import FAULTS
 
-    table = _table("Fault", "Rule", "Culprit", "Forms", "Emulated", "What is planted")
+    parts: list[RenderableType] = []
     for fault in FAULTS.values():
-        seen = "yes" if fault.emulated else "no"
-        table.add_row(fault.name, fault.rule, fault.culprit, ", ".join(fault.forms), seen, fault.summary)
-    return lay_out([table], view)
+        title = Text(fault.name, "bold")
+        title.append(f"  {fault.rule}, culprit {fault.culprit}, {' or '.join(fault.forms)}", "default")
+        title.append("" if fault.emulated else ", on a GPU only", "default")
+        parts += [title, Padding(Text(fault.summary), (0, 0, 0, 4))]
+    return lay_out(parts, view)
 
 
 def survey(found: Survey, view: View) -> str:

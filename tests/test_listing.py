@@ -43,10 +43,10 @@ def test_no_such_rule(code: str, said: str) -> None:
 def test_all_faults_are_listed() -> None:
     from cudagraph_doctor.reference_models.faults import FAULTS
 
-    text = listing.faults(View(width=200))
+    text = listing.faults(PLAIN)
     for fault in FAULTS.values():
-        assert fault.name in text
-        assert fault.rule in text
+        assert f"{fault.name}  {fault.rule}, culprit {fault.culprit}" in " ".join(text.split()).replace(" CGD", "  CGD")
+    assert text.count("on a GPU only") == sum(not fault.emulated for fault in FAULTS.values())
 
 
 def test_a_survey() -> None:
