@@ -63,6 +63,12 @@ def is_ours(error: BaseException) -> bool:
     return owners[-1] == "ours" and not isinstance(error, _TORCH_RAISES)
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out, on the device or on the host."""
+    named = type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError)
+    return named or (isinstance(error, RuntimeError) and "allocate memory" in str(error))
+
+
 def user_traceback(error: BaseException) -> str:
     """The traceback as Python prints it, from the first frame that is the user's; whole if none is."""
     cut: TracebackType | None = error.__traceback__

@@ -98,6 +98,7 @@ def _listen(
         selector.register(messages, selectors.EVENT_READ)
         selector.register(output, selectors.EVENT_READ)
         while True:
+            gone = process.poll() is not None  # asked first: what it wrote last is still read
             ready = selector.select(timeout=max(0.0, min(0.1, deadline - time.monotonic())))
             for key, _ in ready:
                 chunk = os.read(key.fd, 65536)
@@ -113,9 +114,9 @@ def _listen(
                         event = json.loads(line)
                         complete = complete or event["event"] == "done"
                         on_event(event)
-            if not ready and process.poll() is not None:
-                break  # it is gone and nothing is left to read (a process of its own may still hold the pipes)
-            if time.monotonic() >= deadline and process.poll() is None:
+            if gone and not ready:
+                break  # nothing is left to read, even if a process that it started still holds the pipes
+            if not gone and time.monotonic() >= deadline:
                 timed_out = True
                 break
     if timed_out:

@@ -97,7 +97,7 @@ def _make(found: object, name: str, fixed: Mapping[str, object], settings: Setti
     except (KeyboardInterrupt, DoctorError):
         raise
     except BaseException as error:
-        if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
+        if blame.is_out_of_memory(error):
             raise Inconclusive(
                 f"There is not enough memory to make the target {name}.",
                 seen=blame.describe(error),

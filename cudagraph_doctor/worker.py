@@ -165,7 +165,7 @@ def outcome_of_error(check: str, error: BaseException) -> Outcome:
     if isinstance(error, DoctorError):
         reason = error.what + (f" Seen: {error.seen}." if error.seen else "")
         return Outcome(check, Status.INCONCLUSIVE, reason, error.fix, traceback=error.traceback or trace)
-    if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError) or "allocate memory" in str(error):
+    if blame.is_out_of_memory(error):
         return Outcome(
             check,
             Status.INCONCLUSIVE,

@@ -26,6 +26,18 @@ def test_0_clean(fake_world: FakeWorld) -> None:
     assert "the target prints" not in done.stdout
 
 
+@pytest.mark.parametrize("in_process", [[], ["--in-process"]])
+def test_what_is_printed_at_import_is_no_report(fake_world: FakeWorld, in_process: list[str]) -> None:
+    spec = fake_world.target("pass")
+    file = fake_world.folder / spec
+    file.write_text("import os\nprint('from Python')\nos.system('echo from below')\n" + file.read_text())
+    done = fake_world.run("diff", spec, "--format", "json", *in_process)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["outcomes"][0]["status"] == "passed"
+    assert "from Python" in done.stderr
+    assert "from below" in done.stderr
+
+
 def test_0_with_notes_only(fake_world: FakeWorld) -> None:
     body = FOUND.replace("FROZEN", "Finding('CGD107', 'Rounding.', Severity.NOTE, Proof.MEASURED, 'Nothing to do.')")
     assert fake_world.diff(body).returncode == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,7 +22,7 @@ FREED = Finding(
 )
 
 
-def a_run(*checks: str, **events: dict[str, Any]) -> Run:
+def a_run(*checks: str) -> Run:
     return Run(Settings("diff", timeout_s=9), checks or ("diff",), Display())
 
 
