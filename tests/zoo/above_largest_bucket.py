@@ -15,10 +15,8 @@ class Falling(PagedEngine):
     """Buckets 1 and 4, batches of up to 6."""
 
     def __init__(self, device: str, seed: int) -> None:
-        super().__init__(device, seed)
-        self.buckets = [1, 4]
+        super().__init__(device, seed, buckets=(1, 4))
         self.batch_sizes = [1, 3, 4, 6]
-        self.capture_all()
 
     def step(self, i: int, n: int) -> dict[str, torch.Tensor]:
         """A graph where one is wide enough."""

@@ -10,14 +10,14 @@ import math
 
 import torch
 
-HIDDEN, LAYERS, WIDEST = 512, 4, 16
+HIDDEN, LAYERS, WIDEST = 512, 4, 8
 
 
 class Deep:
     """A few residual layers with a long reduction each, and a running state."""
 
     def __init__(self, device: str, seed: int) -> None:
-        self.buckets = [2, WIDEST]
+        self.buckets = [4, WIDEST]
         self.device = device
         generator = torch.Generator().manual_seed(seed)
         self.weights = [

@@ -13,7 +13,7 @@ class PlainEngine(PagedEngine):
     """Required members only: not even `batch_sizes`."""
 
     def __init__(self, device: str, seed: int) -> None:
-        super().__init__(device, seed)
+        super().__init__(device, seed, buckets=(1, 2, 4, 8))
         del self.batch_sizes
 
 

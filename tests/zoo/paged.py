@@ -20,7 +20,7 @@ BLOCKS = 4
 """Blocks per row."""
 LENGTH = BLOCK * BLOCKS
 """Longest sequence; after it the row starts a new request."""
-ROWS = 6
+ROWS = 8
 """Widest batch."""
 
 

@@ -11,8 +11,8 @@ from .paged import ROWS, Batch, PagedDecoder, padding, schedule
 class PagedEngine:
     """Captures one graph a bucket at start-up, all over one set of wide static inputs and in one pool."""
 
-    def __init__(self, device: str, seed: int) -> None:
-        self.buckets = [1, 2, 4]
+    def __init__(self, device: str, seed: int, buckets: tuple[int, ...] = (1, 2, 4)) -> None:
+        self.buckets = list(buckets)
         self.batch_sizes = [1, 2, 3, 4]
         self.device = device
         self.decoder = PagedDecoder(device, seed)
