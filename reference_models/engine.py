@@ -36,7 +36,7 @@ class ReferenceEngine:
     pipelined = True
 
     def __init__(
-        self, config: DecoderConfig, device: str, dtype: torch.dtype, seed: int, enforce_eager: bool = False
+        self, config: DecoderConfig, device: str, dtype: torch.dtype, seed: int, *, enforce_eager: bool = False
     ) -> None:
         self.config = config
         self.device = device

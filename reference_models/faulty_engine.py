@@ -14,17 +14,16 @@ Outputs = dict[str, torch.Tensor]
 class KeptOutputOverwritten(ReferenceEngine):
     """What was likely in the step before is made less likely now; what is kept for that is a static output."""
 
-    kept: torch.Tensor
-    kept_of: int | None = None
-    """The step whose logits are kept."""
+    kept: tuple[int, torch.Tensor] | None = None
+    """A step, and its logits."""
 
     def finish(self, i: int, outputs: Outputs) -> Outputs:
         """Apply the penalty."""
         logits = outputs["logits"].clone()
-        if self.kept_of == i - 1:
-            rows = min(len(logits), len(self.kept))
-            logits[:rows] -= 0.5 * self.kept[:rows]
-        self.kept, self.kept_of = self.keep(outputs["logits"]), i
+        if self.kept and self.kept[0] == i - 1:
+            before = self.kept[1][: len(logits)]
+            logits[: len(before)] -= 0.5 * before
+        self.kept = (i, self.keep(outputs["logits"]))
         return {"logits": logits, "tokens": logits.argmax(dim=-1)}
 
     def keep(self, logits: torch.Tensor) -> torch.Tensor:
@@ -34,7 +33,7 @@ class KeptOutputOverwritten(ReferenceEngine):
     def reset(self) -> None:
         """Caches as before step 0, nothing kept."""
         super().reset()
-        self.kept_of = None
+        self.kept = None
 
 
 class KeptOutputCloned(KeptOutputOverwritten):

@@ -36,5 +36,7 @@ def test_every_row_says_everything(fault: Fault) -> None:
 
 
 def test_the_table_is_read_without_torch() -> None:
-    program = "import sys; from cudagraph_doctor.reference_models.faults import FAULTS; assert 'torch' not in sys.modules"
+    program = (
+        "import sys; from cudagraph_doctor.reference_models.faults import FAULTS; assert 'torch' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -36,10 +36,10 @@ class Compiler:
         monkeypatch.setattr(nvrtc, "_cuda_core", lambda: self)
         monkeypatch.setattr(nvrtc, "_compiler_version", lambda: (13, 0))
 
-    def ProgramOptions(self, **options: Any) -> dict[str, Any]:  # noqa: N802
+    def ProgramOptions(self, **options: Any) -> dict[str, Any]:
         return options
 
-    def Program(self, source: str, code_type: str, options: dict[str, Any]) -> Any:  # noqa: N802
+    def Program(self, source: str, code_type: str, options: dict[str, Any]) -> Any:
         assert code_type == "c++"
         self.compiled.append((source, options))
         return SimpleNamespace(compile=lambda kind: SimpleNamespace(code=f"{kind} {len(self.compiled)}".encode()))

@@ -90,7 +90,12 @@ def test_reshape_and_cache(place: Any, heads: int, dim: int) -> None:
 
 
 def attended(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, table: list[list[int]], lengths: list[int], scale: float
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    table: list[list[int]],
+    lengths: list[int],
+    scale: float,
 ) -> torch.Tensor:
     """Token by token, in float64."""
     block_size, kv_heads = keys.shape[1:3]
@@ -307,7 +312,7 @@ def test_kernels_run_on_the_current_stream(name: str, cuda: Any) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_what_a_kernel_cannot_take_is_refused_in_words(cuda: Any) -> None:
     x, weight = cuda.randn(4, 64, seed=22), cuda.randn(64, seed=23)
-    with pytest.raises(TypeError, match="rms_norm on CUDA takes bfloat16, not torch.float32"):
+    with pytest.raises(TypeError, match=r"rms_norm on CUDA takes bfloat16, not torch\.float32"):
         ops.rms_norm(x.float(), weight, 1e-6)
     with pytest.raises(ValueError, match="multiples of 16 bytes"):
         ops.rms_norm(cuda.randn(4, 72, seed=24)[:, 1:65], weight, 1e-6)
