@@ -71,7 +71,7 @@ _ALL = (
         name="block-table-first-column",
         rule="CGD102",
         culprit="block_table",
-        summary="Staging copies only the first column of block_table: tokens behind the first block are read elsewhere.",
+        summary="Staging copies only the first column of block_table: behind the first block, other blocks are read.",
         twin="It copies as many columns as are in use, and leaves old blocks in the others, which nobody reads.",
     ),
     Fault(
@@ -86,7 +86,7 @@ _ALL = (
         name="kept-output-overwritten",
         rule="CGD104",
         culprit="logits",
-        summary="The engine keeps a view of a step's logits for a penalty in the next step; its replay overwrites them.",
+        summary="The engine keeps a view of a step's logits for a penalty in the next step, which overwrites them.",
         twin="It keeps a clone.",
         forms=("engine",),
     ),
