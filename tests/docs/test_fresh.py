@@ -61,3 +61,46 @@ def test_times_are_masked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     assert regenerate.regenerated(page) == (
         "<!-- run cudagraph-doctor x -->\n```console\n$ cudagraph-doctor x\ndone in … s\n```\n<!-- end -->\nrest\n"
     )
+
+
+SHOWN = """
+Clean: nothing wrong was found (diff looked at 24 steps); 1 note.
+
+1. note CGD107 graph-numerics, bucket 4, first at step 5
+   What     Graph 4 and eager differ by rounding only: logits: 2906 of 3072
+            values differ, up to 2.03e-06 of 3.97.
+   Fix      Nothing to do.
+
+diff: passed in … s
+  Checked: 24 steps, 3 graphs, 112 runs.
+  Steps (. clean, n note):
+    bucket 16  rows 16 15 9 16  ....
+    bucket 4   rows 4 3 3 4     .nn.
+"""
+ELSEWHERE = """
+Clean: nothing wrong was found (diff looked at 24 steps).
+
+diff: passed in … s
+  Checked: 24 steps, 3 graphs, 96 runs.
+  Steps (. clean):
+    bucket 16  rows 16 15 9 16  ....
+    bucket 4   rows 4 3 3 4     ....
+"""
+
+
+def test_another_cpu_makes_no_page_stale() -> None:
+    assert regenerate.comparable(SHOWN) == regenerate.comparable(ELSEWHERE)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Clean", "Found 1 error"),
+        ("24 steps", "12 steps"),
+        ("rows 4 3", "rows 4 2"),
+        ("....", "..X."),
+        ("passed", "found"),
+    ],
+)
+def test_anything_else_does(old: str, new: str) -> None:
+    assert regenerate.comparable(SHOWN) != regenerate.comparable(SHOWN.replace(old, new))
