@@ -27,7 +27,15 @@ from cudagraph_doctor.proof.probes import first_diverging_module
 from cudagraph_doctor.proof.state_diff import StateDifference, state_difference
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.proof.verdict import Gap, Kind, StepRecord, judge, needs_fresh
-from cudagraph_doctor.proof.wording import Case, Places, explain, numerics_note, reset_finding, unknown_note
+from cudagraph_doctor.proof.wording import (
+    Case,
+    Places,
+    explain,
+    numerics_note,
+    one_fault_each,
+    reset_finding,
+    unknown_note,
+)
 from cudagraph_doctor.settings import Settings
 
 NAME = "diff"
@@ -250,14 +258,14 @@ class _Collector:
         record.fresh = self.gap(fresh, eager)
         record.fresh_replayed = self.gap(replayed, fresh)
         if not engine:
-            old_nodes, new_nodes = (self.doctor.read(subject.held(at, fresh=f)) for f in (False, True))
-            record.same_nodes = all(first_unlike(a, b) is None for a, b in zip(old_nodes, new_nodes, strict=False))
-            kind = judge(record)
-            if kind is not Kind.CLEAN and fresh_start:
-                frozen = kind is Kind.FROZEN or bool(record.fresh_replayed.level is not Level.EQUAL)
+            if record.fresh_replayed.level is Level.SMALL:
+                graphs = zip(*(self.doctor.read(subject.held(at, fresh=now)) for now in (False, True)), strict=False)
+                record.same_nodes = all(first_unlike(a, b) is None for a, b in graphs)
+            if fresh_start:
+                frozen = record.fresh_replayed.level is not Level.EQUAL
                 diagnosis = self.doctor.with_fresh(at, fresh, eager, record.replayed, frozen)
-        elif not diagnosis.culprits and judge(record) is Kind.FROZEN and fresh_start:
-            diagnosis = self.doctor.after_recapture(at, old, replayed, fresh)
+        elif not diagnosis.culprits and judge(record) is Kind.FROZEN and diagnosis.scene is not None:
+            diagnosis = self.doctor.after_recapture(at, old, diagnosis.scene, replayed, fresh)
         subject.drop_fresh()
         return diagnosis
 
@@ -283,12 +291,18 @@ class _Collector:
 
     def _file(self, at: Planned, kind: Kind, record: StepRecord, diagnosis: Diagnosis) -> None:
         if _VERDICTS[kind] == "finding":
-            names = {(r.cause, r.name) for r in diagnosis.culprits}
+            faults = one_fault_each(diagnosis.culprits)
             for known in self.bad:
-                same = {(r.cause, r.name) for r in known.diagnosis.culprits} == names
-                if known.kind is kind and (same or not names):
+                if known.kind is not kind:
+                    continue
+                if not known.diagnosis.culprits and faults:
+                    known.diagnosis = diagnosis  # what could not be named at one step was named at another
+                for key in one_fault_each(known.diagnosis.culprits).keys() & faults.keys():
+                    del faults[key]
+                if not faults:
                     known.steps.append(at.step)
                     return
+            diagnosis = replace(diagnosis, culprits=[r for some in faults.values() for r in some])
             where = Places(places.staging(self.subject.target), places.captured(self.arms, at), diagnosis.launched)
             self.bad.append(_Bad(at, kind, record, diagnosis, self._module(at), where, [at.step]))
         elif kind is Kind.UNKNOWN and not any(n.code == "CGD001" for n in self.notes):

@@ -45,7 +45,7 @@ class Node:
     other: Any = field(default=None)
 
 
-def nested() -> dict[str, Any]:
+def nested() -> dict[Any, Any]:
     """One of everything."""
     return {
         "meta": Metadata(torch.tensor([1, 2])),

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from cudagraph_doctor import tree
-from cudagraph_doctor.graph.backend import Backend
+from cudagraph_doctor.graph.backend import Backend, Block
 from cudagraph_doctor.proof.state import Extent, Memory, Snapshot
 from cudagraph_doctor.proof.subject import Planned, Subject
 from cudagraph_doctor.walk import Walk, walk
@@ -79,36 +79,40 @@ class Arms:
     # what is state
 
     def discover(self, plan: Sequence[Planned]) -> Discovery:
-        """Play the plan eagerly from reset, twice, and note what it changes and whether reset() brings it back."""
+        """Play the plan eagerly from reset, twice, and note what it changes and whether reset() brings it back.
+
+        State is memory that is there all the time. What a step allocates anew and hangs into an object moves that
+        object: such a target is rewound by reset and replay, as one whose counters move.
+        """
         subject, found = self.subject, self.found
         subject.reset()
-        start_host = self._scalars()
+        start = self._host()
         # the first pass also allocates what is allocated lazily, so the second one starts with all memory in place
         for at in plan:
             subject.eager(at)
         subject.reset()
-        after_host = self._scalars()
-        found.unrestored += [path for path in start_host if start_host[path] != after_host.get(path, _GONE)]
-        self.backend.synchronize()
-        self.memory.refresh()
-        before = self.memory.fingerprint()
-        seed = self.memory.random_state()
+        host = self._host()
+        found.unrestored += [path for path in start if start[path] != host.get(path, _GONE)]
+        before, random = self._look(), self.memory.random_state()
+        lasting = set(before)
         moved: dict[str, None] = {}
-        host = after_host
-        started = time.perf_counter()
         for at in plan:
+            started = time.perf_counter()
             subject.eager(at)
-            now = self._scalars()
-            moved |= dict.fromkeys(path for path in now if host.get(path, _GONE) != now[path])
+            self.backend.synchronize()
+            found.step_seconds += (time.perf_counter() - started) / len(plan)
+            self.memory.refresh()
+            lasting &= self.memory.blocks
+            now = self._host(tensors=True)
+            moved |= dict.fromkeys(path for path in now if host.get(path, now[path]) != now[path])
             host = now
-        self.backend.synchronize()
-        found.step_seconds = (time.perf_counter() - started) / len(plan)
-        found.state |= self.memory.changed(before, self._look())
         found.host_moves = list(moved)
-        self.memory.set_random_state(seed)
+        after = self._look()
+        found.state |= self.memory.changed(before, {b: h for b, h in after.items() if b in lasting})
+        self.memory.set_random_state(random)
         subject.reset()
-        self.backend.synchronize()
-        left = self.memory.changed(before, self._look()) & found.state
+        again = self._look()
+        left = self.memory.changed(before, {b: h for b, h in again.items() if b in lasting}) & found.state
         found.unrestored += [f"device memory of {name}" for name in self.names_of(left)]
         return found
 
@@ -119,28 +123,35 @@ class Arms:
         is history that must stay.
         """
         self.subject.reset()
-        self.backend.synchronize()
-        self.memory.refresh()
-        before = self.memory.fingerprint()
+        before = self._look()
+        lasting = set(before)
         for at in plan:
             if at.key is not None:
                 self.subject.replayed(at)
-        self.backend.synchronize()
-        changed = self.memory.changed(before, self._look()) - self.found.state
+                self.backend.synchronize()
+                self.memory.refresh()
+                lasting &= self.memory.blocks
+        after = {block: marks for block, marks in self._look().items() if block in lasting}
+        changed = self.memory.changed(before, after) - self.found.state
         staged = [
             t for at in plan for held in self.subject.held(at) for p, t in held.tensors.items() if p in held.inputs
         ]
         self.found.touched |= {extent for extent in changed if not any(overlaps(tensor, extent) for tensor in staged)}
         self.subject.reset()
 
-    def _look(self) -> dict[Any, torch.Tensor]:
+    def _look(self) -> dict[Block, torch.Tensor]:
+        self.backend.synchronize()
         self.memory.refresh()
         return self.memory.fingerprint()
 
-    def _scalars(self) -> dict[str, Any]:
+    def _host(self, tensors: bool = False) -> dict[str, Any]:
+        """Host values by path; with `tensors`, also which memory each tensor's name belongs to."""
         seen = walk(self.subject.roots())
         self.found.walked_all &= seen.complete
-        return {path: value for path, value in seen.scalars.items() if value == value}
+        values = {path: value for path, value in seen.scalars.items() if value == value}
+        if tensors:
+            values |= {f"tensor {path}": tensor.data_ptr() for path, tensor in seen.tensors.items()}
+        return values
 
     # one step
 

@@ -25,8 +25,9 @@ from cudagraph_doctor.proof.repair import (
     input_remedies,
     look,
     moved_remedies,
-    padding_remedies,
+    padding_moves,
     tail_remedies,
+    transplants,
     try_out,
 )
 from cudagraph_doctor.proof.subject import Held, Planned
@@ -44,6 +45,8 @@ class Diagnosis:
     """What heals: one, or a smallest set (as many faults). Empty: nothing tried heals."""
     confirmed: bool = False
     """Healed (or, for a graph that is gone, forced on its successor)."""
+    forced: bool = False
+    """Confirmed the other way round: a good graph turned as bad with the culprit's content."""
     tried: int = 0
     unlike: Unlike | None = None
     """Where the nodes of the old and of the fresh graph part."""
@@ -53,6 +56,8 @@ class Diagnosis:
     """Wrong, but mending them does not heal."""
     not_read: dict[str, int] = field(default_factory=dict)
     """Reason -> number of nodes that could not be read."""
+    scene: Scene | None = None
+    """The tensors around the bad replay, kept for when its graph is gone."""
 
 
 class Doctor:
@@ -71,9 +76,11 @@ class Doctor:
         scene = look(self._arms, at)
         truth = self._arms.subject.truth(at)
         remedies = [*moved_remedies(scene), *input_remedies(scene, truth or scene.live, at, bool(truth))]
-        if (isinstance(at.key, int) and at.key > at.rows) or not truth:
-            remedies += padding_remedies(scene, at, self._reserved())
-        return self._try(at, remedies, self._near(eager, bad))
+        found = self._try(at, remedies, self._near(eager, bad))
+        if not found.culprits:
+            self._try_padding(at, scene, eager, bad, found)
+        found.scene = scene
+        return found
 
     def with_fresh(self, at: Planned, fresh: Result, eager: Result, bad: Gap, frozen: bool) -> Diagnosis:
         """What can be tried with both graphs at hand (loops).
@@ -91,11 +98,12 @@ class Doctor:
         remedies = [*moved_remedies(scene), *input_remedies(scene, truth, at, True)]
         if frozen:
             remedies += tail_remedies(scene, now.contents, at)
-        else:
-            remedies += padding_remedies(scene, at, self._reserved())
         heals = self._exact(fresh) if frozen else self._near(eager, bad)
         found = self._try(at, remedies, heals)
-        if found.culprits or not frozen:
+        if found.culprits:
+            return found
+        if not frozen:
+            self._try_padding(at, scene, eager, bad, found)
             return found
         old, new = self.read(scene.held), self.read(now.held)
         for graph in (*old, *new):
@@ -108,22 +116,31 @@ class Doctor:
             found.launched = self._launched(at, b, found)
         return found
 
-    def after_recapture(self, at: Planned, old: Sequence[CapturedGraph], bad: Result, fresh: Result) -> Diagnosis:
-        """For engines: the old graph is gone. Put its by-value parameters into the new one: does it turn as bad?"""
+    def after_recapture(
+        self, at: Planned, old: Sequence[CapturedGraph], scene: Scene, bad: Result, fresh: Result
+    ) -> Diagnosis:
+        """For engines: the old graph is gone. Does the new one turn as bad when it is given what the old one had?"""
         found = Diagnosis()
         held = self._arms.subject.held(at, fresh=True)
+
+        def as_bad(remedy: Remedy) -> bool:
+            found.tried += 1
+            result = try_out(self._arms, at, [remedy], Arm.FRESH)
+            return found.tried <= MAX_TRIALS and self._compare(result, bad).level is Level.EQUAL
+
+        stale = transplants(scene, look(self._arms, at, Arm.FRESH), at)
+        found.culprits = next(([r] for r in stale if as_bad(r)), [])
         for one, a, b in zip(held, old, self.read(held), strict=False):
             found.unlike = first_unlike(a, b)
-            if found.unlike is None:
-                forced = [
-                    r
-                    for r in baked_remedies(one.live, b, a)
-                    if self._compare(try_out(self._arms, at, [r], Arm.FRESH), bad).level is Level.EQUAL
-                ]
-                for remedy in forced[:1]:
-                    remedy.was, remedy.expected = remedy.expected, remedy.was
-                    found.culprits, found.confirmed = [remedy], True
+            if found.unlike is None and not found.culprits:
+                baked = baked_remedies(one.live, b, a)
+                found.culprits = next(([r] for r in baked if as_bad(r)), [])
             found.launched = self._launched(at, b, found)
+        for remedy in found.culprits:  # they did harm: what they wrote is what was wrong
+            remedy.was, remedy.expected = remedy.expected, remedy.was
+            remedy.held, remedy.right = remedy.right, remedy.held
+        found.confirmed = bool(found.culprits)
+        found.forced = found.confirmed
         return found
 
     def _launched(self, at: Planned, graph: CapturedGraph, found: Diagnosis) -> Origin | None:
@@ -148,9 +165,6 @@ class Doctor:
         return [
             n for n, t in self._arms.look_around().tensors.items() if t.requires_grad or type(t).__name__ == "Parameter"
         ]
-
-    def _reserved(self) -> list[int]:
-        return [row for rows in self._arms.subject.reserved().values() for row in rows]
 
     def _exact(self, reference: Result) -> Callable[[Result], bool]:
         return lambda result: self._compare(result, reference).level is Level.EQUAL
@@ -181,6 +195,16 @@ class Doctor:
         self._known += found.culprits
         return found
 
+    def _try_padding(self, at: Planned, scene: Scene, eager: Result, bad: Gap, found: Diagnosis) -> None:
+        """Whose padding rows address the state that was hit? The one whose values take the damage elsewhere."""
+        hit = set(_hit(bad))
+        for remedy in padding_moves(scene, at, hit):
+            found.tried += 1
+            moved = set(_hit(self._compare(try_out(self._arms, at, [remedy]), eager)))
+            if not hit & moved:
+                found.culprits, found.confirmed = [remedy], True
+                return
+
     def _try_baked(
         self, at: Planned, baked: list[Remedy], heals: Callable[[Result], bool], tried: int, others: list[Remedy]
     ) -> Diagnosis:
@@ -200,6 +224,10 @@ class Doctor:
             found.culprits = _smallest([*_one_each(others), *baked], good)
         found.confirmed = bool(found.culprits)
         return found
+
+
+def _hit(bad: Gap) -> list[int]:
+    return [place.linear for place in bad.state.places if place.kind == "extra"]
 
 
 def _one_each(remedies: Sequence[Remedy]) -> list[Remedy]:

@@ -58,7 +58,8 @@ class EngineSubject:
         return [Planned(i, i, n, key(i, n) if key else n) for i, n in enumerate(order)]
 
     def reset(self) -> None:
-        """See `Subject.reset`."""
+        """See `Subject.reset`. Graphs are off then, so the switch itself is no state that moves."""
+        self.target.graphs(False)
         self.target.reset()
 
     def _step(self, at: Planned, graphs: bool) -> Outputs:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -82,40 +81,29 @@ def _first_difference(a: Sequence[Outputs], b: Sequence[Outputs]) -> int | None:
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=True)) if compare(x, y)), None)
 
 
-@dataclass(slots=True)
-class _Kept:
-    """Output tensors that somebody still held when a replay was about to overwrite them."""
-
-    names: dict[str, None] = field(default_factory=dict)
-
-
 def _kept_outputs(arms: Arms, plan: Sequence[Planned], first: list[Outputs]) -> list[Finding]:
-    known = {
-        (name, tensor.data_ptr())
-        for at in plan
-        for held in arms.subject.held(at)
-        for name, tensor in held.tensors.items()
-    }
-    kept = _Kept()
+    arms.subject.reset()
+    holders = arms.look_around().tensors  # what the runner itself has hold of: no step put it there
+    kept: dict[str, None] = {}  # in the order met
 
     def move_away(live: LiveGraph) -> None:
         pool = [(b.address, b.address + b.bytes) for b in arms.backend.blocks() if b.pool and b.pool == live.pool]
         for name, tensor in arms.look_around().tensors.items():
             address = tensor.untyped_storage().data_ptr()
-            if (name, tensor.data_ptr()) in known or not any(a <= address < b for a, b in pool):
+            if holders.get(name) is tensor or not any(a <= address < b for a, b in pool):
                 continue
-            kept.names[name] = None
+            kept[name] = None
             with arms.backend.own_memory():
                 tensor.data = tensor.detach().clone()
 
     moved = _run(arms, plan, listener=move_away)
     at = _first_difference(moved, first)
-    if not kept.names or at is None:
+    if not kept or at is None:
         return []
     eager = _run(arms, plan, graphs=False)
     if _distance(moved[at], eager[at]) >= _distance(first[at], eager[at]):
         return []  # moving it changed the run, but not for the better: not shown
-    name = next(iter(kept.names))
+    name = next(iter(kept))
     step = plan[at]
     difference = "; ".join(str(d) for d in compare(first[at], moved[at]))
     return [
@@ -131,7 +119,7 @@ def _kept_outputs(arms: Arms, plan: Sequence[Planned], first: list[Outputs]) -> 
             key=str(step.key),
             backend=arms.backend.name,
             evidence={
-                "kept": list(kept.names),
+                "kept": list(kept),
                 "healed_by": f"cloning `{name}` before each replay",
                 "control": "the same steps in a row, twice: bit for bit equal",
             },

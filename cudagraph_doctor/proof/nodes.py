@@ -49,27 +49,26 @@ def first_unlike(old: CapturedGraph, new: CapturedGraph) -> Unlike | None:
 
 
 def baked_remedies(live: LiveGraph, old: CapturedGraph, new: CapturedGraph) -> list[Remedy]:
-    """One remedy for each parameter of the old graph that a capture made now would have otherwise."""
-    found = []
+    """One remedy for each by-value parameter of the old graph that a capture made now would have otherwise.
+
+    The same parameter of the same kernel with the same two values is one remedy, however many layers launch it.
+    """
+    found: dict[tuple[str, str, str], Remedy] = {}
     for a, b in zip(old.nodes, new.nodes, strict=False):
         if a.kind is not b.kind or a.name != b.name or a.parent is not None:
             continue
         for p, q in zip(a.params, b.params, strict=False):
             edit = _edit(a.index, p, q)
-            if edit is not None:
-                was, expected = _values(p, q, edit)
-                found.append(
-                    Remedy(
-                        Cause.BAKED,
-                        _name(a, p),
-                        "parameter",
-                        edits=((live, edit),),
-                        was=was,
-                        expected=expected,
-                        notes={"node": a.index, "kernel": a.name, "parameter": p.index},
-                    )
-                )
-    return found
+            if edit is None:
+                continue
+            was, expected = _values(p, q, edit)
+            name = _name(a, p)
+            remedy = found.setdefault(
+                (name, repr(was), repr(expected)),
+                Remedy(Cause.BAKED, name, "parameter", was=was, expected=expected, notes={"kernel": a.name}),
+            )
+            remedy.edits += ((live, edit),)
+    return list(found.values())
 
 
 def _edit(node: int, old: Param, new: Param) -> Edit | None:

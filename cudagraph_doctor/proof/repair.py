@@ -284,27 +284,46 @@ def tail_remedies(scene: Scene, pristine: Mapping[str, torch.Tensor], at: Planne
     return found
 
 
-def padding_remedies(scene: Scene, at: Planned, reserved: Iterable[int]) -> list[Remedy]:
-    """Harmless values in the padding rows of integer inputs: -1, a reserved row, 0."""
+def padding_moves(scene: Scene, at: Planned, hit: Iterable[int]) -> list[Remedy]:
+    """A live row's value in the padding rows of each integer input that points at the state that was hit.
+
+    These do not heal: if the input is what addresses the state, the damage *moves*. Only values that a live row uses
+    are written: an index that means nothing to the kernel may be an illegal access.
+
+    Args:
+        scene: the tensors around the bad replay.
+        at: the step.
+        hit: rows of state that changed although eager leaves them alone.
+    """
     found = []
+    rows = set(hit)
     for name, buffer, content in _with_padding(scene, at):
-        if content.dtype.is_floating_point or content.dtype is torch.bool:
+        tail = content[at.rows :]
+        if content.dtype.is_floating_point or content.dtype is torch.bool or not rows & set(tail.flatten().tolist()):
             continue
-        for value in dict.fromkeys((-1, *list(reserved)[:1], 0)):
-            right = torch.full_like(content[at.rows :], value)
-            if not same_bits(right, content[at.rows :]):
-                found.append(
-                    Remedy(
-                        Cause.PADDING,
-                        name,
-                        "input",
-                        _padding(at),
-                        buffer[at.rows :],
-                        right,
-                        content[at.rows :],
-                        notes={"healed with": value},
-                    )
-                )
+        for row in content[: at.rows]:
+            if not rows & set(row.flatten().tolist()):
+                right = row.expand_as(tail).clone()
+                found.append(Remedy(Cause.PADDING, name, "input", _padding(at), buffer[at.rows :], right, tail))
+                break
+    return found
+
+
+def transplants(old: Scene, new: Scene, at: Planned) -> list[Remedy]:
+    """What the old graph's inputs held, over the new graph's: does the new one turn as bad?
+
+    Each remedy does harm: `right` is the stale content. Used where the old graph is gone.
+    """
+    captured = {name: tensor for held in new.held for name, tensor in held.tensors.items()}
+    found = []
+    for name, content in old.contents.items():
+        now = new.contents.get(name)
+        if now is None or now.shape != content.shape or now.dtype != content.dtype or same_bits(now, content):
+            continue
+        tail_only = now.dim() and now.shape[0] > at.rows and same_bits(now[: at.rows], content[: at.rows])
+        cause = Cause.STALE_TAIL if tail_only else Cause.REBOUND if name in old.moved else Cause.NOT_REFRESHED
+        where = _padding(at) if tail_only else _wrong_part(content, now)
+        found.append(Remedy(cause, name, "input", where, captured[name], content, now))
     return found
 
 

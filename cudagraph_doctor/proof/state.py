@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.graph.backend import Backend, Block
 
 CHUNK = 1 << 16
@@ -63,6 +64,11 @@ class Memory:
         self._starts = [block.address for block in self._blocks]
 
     @property
+    def blocks(self) -> set[Block]:
+        """The allocations that were alive at the last `refresh`."""
+        return set(self._blocks)
+
+    @property
     def live_bytes(self) -> int:
         """Bytes of all allocations watched."""
         return sum(block.bytes for block in self._blocks)
@@ -70,7 +76,14 @@ class Memory:
     def fingerprint(self) -> dict[Block, torch.Tensor]:
         """One int64 a chunk for each live block; depends on the order of the bytes as well as on their values."""
         with self._backend.own_memory(), torch.no_grad():
-            return {block: self._hash(self._backend.bytes_of(block)) for block in self._blocks if block.bytes}
+            seen = ((block, self._bytes(block)) for block in self._blocks if block.bytes)
+            return {block: self._hash(data) for block, data in seen if data is not None}
+
+    def _bytes(self, block: Block) -> torch.Tensor | None:
+        try:
+            return self._backend.bytes_of(block)
+        except Inconclusive:  # freed since the last refresh
+            return None
 
     def _hash(self, data: torch.Tensor) -> torch.Tensor:
         if self._weights is None:
@@ -106,7 +119,8 @@ class Memory:
             return None
         block = self._blocks[at]
         start = extent.address - block.address
-        return self._backend.bytes_of(block)[start : start + extent.bytes]
+        data = self._bytes(block)
+        return None if data is None else data[start : start + extent.bytes]
 
     def save(self, extents: Iterable[Extent]) -> Snapshot:
         """Copy the extents (those still alive) and all random states."""
@@ -134,8 +148,7 @@ class Memory:
         state: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
         if "numpy" in sys.modules:
             state["numpy"] = sys.modules["numpy"].random.get_state()
-        if self._backend.name == "cuda":
-            state["cuda"] = torch.cuda.get_rng_state()
+        state["cuda"] = torch.cuda.get_rng_state()
         state["own"] = [generator.get_state() for generator in self._generators]
         return state
 
@@ -145,7 +158,6 @@ class Memory:
         torch.set_rng_state(state["torch"])
         if "numpy" in state:
             sys.modules["numpy"].random.set_state(state["numpy"])
-        if "cuda" in state:
-            torch.cuda.set_rng_state(state["cuda"])
+        torch.cuda.set_rng_state(state["cuda"])
         for generator, saved in zip(self._generators, state["own"], strict=True):
             generator.set_state(saved)

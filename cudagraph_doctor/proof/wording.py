@@ -85,7 +85,7 @@ def explain(case: Case, backend: str) -> list[Finding]:
             )
         ]
     if diagnosis.culprits:
-        return [_of_remedy(case, remedy, finding) for remedy in diagnosis.culprits]
+        return [_of_remedies(case, faults, finding) for faults in one_fault_each(diagnosis.culprits).values()]
     if case.kind is Kind.FROZEN and diagnosis.unlike is not None:
         message = f"A capture of step {case.at.step} launches other work than {graph} does ({diagnosis.unlike})"
         return [
@@ -152,27 +152,60 @@ _CODES = {
 }
 
 
-def _of_remedy(case: Case, remedy: Remedy, draft: _Draft) -> Finding:
-    code = _CODES.get(remedy.cause) or ("CGD101" if case.kind is Kind.FROZEN else "CGD102")
-    where = f" ({remedy.where})" if remedy.where else ""
-    verb = "setting" if remedy.edits else "writing"
-    healed = f"healed by {verb} {remedy.bytes} bytes of `{remedy.name}`{where}"
-    baked = f" by value ({remedy.was} then, {remedy.expected} now)" if case.values else " by value"
+def one_fault_each(culprits: Sequence[Remedy]) -> dict[tuple[str, ...], list[Remedy]]:
+    """Group what one edit of the user's code would mend.
+
+    One value baked into several kernels is one fault, and so are the tensors of one object that was put in another's
+    place. The keys tell faults apart over steps.
+    """
+    groups: dict[tuple[str, ...], list[Remedy]] = {}
+    for remedy in culprits:
+        cause = remedy.cause.value
+        if remedy.cause is Cause.BAKED and remedy.was is not None:
+            key = (cause, repr(remedy.was), repr(remedy.expected))
+        elif remedy.cause is Cause.REBOUND and "." in remedy.name and remedy.kind == "input":
+            key = (cause, remedy.name.rpartition(".")[0])
+        else:
+            key = (cause, remedy.name)
+        groups.setdefault(key, []).append(remedy)
+    return groups
+
+
+def _of_remedies(case: Case, remedies: list[Remedy], draft: _Draft) -> Finding:
+    first = remedies[0]
+    code = _CODES.get(first.cause) or ("CGD101" if case.kind is Kind.FROZEN else "CGD102")
+    together = len(remedies) > 1 and first.cause is Cause.REBOUND
+    name = first.name.rpartition(".")[0] if together else first.name
+    names = ", ".join(f"`{r.name}`" for r in remedies)
+    where = f" ({first.where})" if first.where and len(remedies) == 1 else ""
+    size = sum(r.bytes for r in remedies)
+    healed = f"healed by {'setting' if first.edits else 'writing'} {size} bytes of {names}{where}"
+    if case.diagnosis.forced:
+        healed = f"its {size} bytes, put into a graph captured now, make that one as wrong, bit for bit"
+    if first.cause is Cause.PADDING:
+        healed = f"with a live row's value in {names}{where} that state is left alone"
+    baked = f" by value ({first.was} then, {first.expected} now)" if case.values else " by value"
     what = {
-        Cause.NOT_REFRESHED: f"`{remedy.name}` is not refreshed before the replay",
-        Cause.PARTLY_REFRESHED: f"`{remedy.name}` is refreshed only in part ({remedy.where} are stale)",
-        Cause.STALE_TAIL: f"`{remedy.name}` keeps the values of an earlier step in its {remedy.where}",
-        Cause.PADDING: f"`{remedy.name}` addresses live state from its {remedy.where}",
-        Cause.REBOUND: f"`{remedy.name}` is another tensor by now than the one that graph {case.at.key} captured",
-        Cause.BAKED: f"`{remedy.name}` was baked into graph {case.at.key}{baked}",
-    }[remedy.cause]
+        Cause.NOT_REFRESHED: f"`{name}` is not refreshed before the replay",
+        Cause.PARTLY_REFRESHED: f"`{name}` is refreshed only in part ({first.where} are stale)",
+        Cause.STALE_TAIL: f"`{name}` keeps the values of an earlier step in its {first.where}",
+        Cause.PADDING: f"`{name}` addresses live state from its {first.where}",
+        Cause.REBOUND: f"`{name}` is another {'object' if together else 'tensor'} by now than the one that graph "
+        f"{case.at.key} captured",
+        Cause.BAKED: f"{names} was baked into graph {case.at.key}{baked}",
+    }[first.cause]
+    captured, expected = _both(first, case.values)
+    if first.cause is Cause.PADDING:
+        expected = None  # what was written in the experiment is not what belongs there
+    if together and case.values:
+        captured, expected = ({r.name: _both(r, True)[side] for r in remedies} for side in (0, 1))
     return draft.about(
         code,
         Proof.CONFIRMED if case.diagnosis.confirmed else Proof.MEASURED,
-        Culprit(remedy.kind, remedy.name, remedy.where, *_both(remedy, case.values)),
+        Culprit(first.kind, name, first.where or (names if len(remedies) > 1 else ""), captured, expected),
         f"{what}: {_effect(case)}. Step {case.at.step}, {case.at.rows} rows: {healed}.",
-        _FIXES[remedy.cause].format(last=remedy.name.rpartition(".")[2]),
-        {"cause": remedy.cause.value, "healed_by": healed, "remedies_tried": case.diagnosis.tried},
+        _FIXES[first.cause].format(last=first.name.rpartition(".")[2]),
+        {"cause": first.cause.value, "healed_by": healed, "remedies_tried": case.diagnosis.tried},
     )
 
 
