@@ -24,6 +24,7 @@ class EvictingEngine(PagedEngine):
         """Make sure that the one graph is the right one."""
         bucket = bucket_of(n, self.buckets)
         if self.use_graphs and bucket not in self.captured:
+            torch.cuda.synchronize()
             self.captured.clear()
             self.static.load(padding(0, self.device))
             self.captured[bucket] = capture(lambda: self.decoder(self.static.rows(bucket)))

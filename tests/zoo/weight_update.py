@@ -12,11 +12,11 @@ from .paged_engine import PagedEngine
 
 
 class UpdatedEngine(PagedEngine):
-    """Keeps the first weights on the host, for `reset()`."""
+    """Keeps copies of the first weights, for `reset()`."""
 
     def __init__(self, device: str, seed: int) -> None:
         super().__init__(device, seed)
-        self.first = {name: getattr(self.decoder, name).cpu() for name in ("embedding", "qkv", "head")}
+        self.first = {name: getattr(self.decoder, name).clone() for name in ("embedding", "qkv", "head")}
 
     def reset(self) -> None:
         """Empty caches, first weights."""
