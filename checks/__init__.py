@@ -26,8 +26,11 @@ class Check(Protocol):
     """What it works on: {"target"}, {"trace"}."""
 
     def run(self, target: object, backend: "Backend", settings: "Settings", progress: "Progress") -> "Outcome":
-        """Do the check. Raises DoctorError when it cannot do its job."""
+        """Do the check. Raises DoctorError when it cannot do its job.
+
+        A check that needs a trace takes files and demands instead (see `bucket_hits.run`): it runs without a worker.
+        """
 
 
-CHECKS: dict[str, str] = {"diff": "eager_diff"}
+CHECKS: dict[str, str] = {"diff": "eager_diff", "buckets": "bucket_hits"}
 """Command-line word -> module in this package, in the order in which they are run."""

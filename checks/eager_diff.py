@@ -14,6 +14,7 @@ from cudagraph_doctor import contract
 from cudagraph_doctor.errors import DoctorError, Inconclusive
 from cudagraph_doctor.findings import Finding, Outcome, Status, Step
 from cudagraph_doctor.graph.backend import Backend
+from cudagraph_doctor.graph.model import Origin
 from cudagraph_doctor.progress import Progress
 from cudagraph_doctor.proof import places
 from cudagraph_doctor.proof.arms import Arm, Arms, Result, same_state
@@ -24,6 +25,7 @@ from cudagraph_doctor.proof.free_run import free_run_findings
 from cudagraph_doctor.proof.loop import LoopSubject, RunnerSubject
 from cudagraph_doctor.proof.nodes import first_unlike
 from cudagraph_doctor.proof.probes import first_diverging_module
+from cudagraph_doctor.proof.repair import moved_names
 from cudagraph_doctor.proof.state_diff import StateDifference, state_difference
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.proof.verdict import Gap, Kind, StepRecord, judge, needs_fresh
@@ -31,6 +33,7 @@ from cudagraph_doctor.proof.wording import (
     Case,
     Places,
     explain,
+    failing_replay,
     numerics_note,
     one_fault_each,
     reset_finding,
@@ -39,7 +42,7 @@ from cudagraph_doctor.proof.wording import (
 from cudagraph_doctor.settings import Settings
 
 NAME = "diff"
-RULES = ("CGD001", "CGD002", "CGD101", "CGD102", "CGD103", "CGD104", "CGD105", "CGD106", "CGD107")
+RULES = ("CGD001", "CGD002", "CGD003", "CGD101", "CGD102", "CGD103", "CGD104", "CGD105", "CGD106", "CGD107")
 NEEDS = frozenset({"target"})
 
 _RUNS = 5
@@ -109,7 +112,9 @@ class _Collector:
         self.backend = backend
         self.settings = settings
         self.progress = progress
-        self.arms = Arms(subject, backend)
+        self.arms = Arms(subject, backend, self._watch)
+        self.danger: Finding | None = None
+        self.suspicion: tuple[int, Finding] | None = None
         self.doctor = Doctor(self.arms, self.gap)
         self.bad: list[_Bad] = []
         self.steps: list[Step] = []
@@ -130,14 +135,21 @@ class _Collector:
             )
         if isinstance(subject, LoopSubject):
             subject.check_contract(compared)
-        self._discover(compared)
-        self.progress.stage("steps", len(compared))
-        self.arms.begin(compared)
         compared = [replace(at, index=i) for i, at in enumerate(compared)]
-        self.arms.begin(compared)
-        for at in compared:
-            self.progress.advance(f"step {at.step}, {at.rows} rows, graph {at.key}")
-            self._step(at)
+        try:
+            self._discover(compared)
+            self.progress.stage("steps", len(compared))
+            self.arms.begin(compared)
+            for at in compared:
+                self.progress.advance(f"step {at.step}, {at.rows} rows, graph {at.key}")
+                self._step(at)
+        except DoctorError:
+            raise
+        except Exception as error:
+            # eager steps ran before: it is the replay that fails
+            if self.danger is None:
+                raise
+            return self._failed(compared, self.danger, error)
         for at in plan:
             if at.key is None or at.rows == 0:
                 why = "an empty batch" if at.rows == 0 else "above the largest bucket, so it has no graph"
@@ -169,6 +181,27 @@ class _Collector:
         self.subject.capture_all(plan)
         self.progress.advance("graph steps")
         self.arms.discover_graphs(plan)
+
+    def _watch(self, at: Planned | None) -> None:
+        """Before a replay, tell what to say should it be the end; afterwards take it back."""
+        if at is None:
+            self.danger = None
+            self.progress.journal_clear()
+            return
+        if self.suspicion is None or self.suspicion[0] != at.index:
+            moved = moved_names(self.arms, at)
+            self.suspicion = (at.index, failing_replay(at, moved, self._places(at, None), self.backend.name))
+        self.danger = self.suspicion[1]
+        self.progress.journal(self.danger)
+
+    def _failed(self, plan: list[Planned], danger: Finding, error: Exception) -> Outcome:
+        what = " ".join(str(error).split())[:200]
+        finding = replace(danger, evidence={**danger.evidence, "error": f"{type(error).__name__}: {what}"})
+        self.subject.not_checked.append("what comes after the replay that failed")
+        return self._outcome(plan, [finding, *self._findings()])
+
+    def _places(self, at: Planned, launched: Origin | None) -> Places:
+        return Places(places.staging(self.subject.target), places.captured(self.arms, at), launched)
 
     def gap(self, result: Result, reference: Result) -> Gap:
         """How a result differs from another of the same step."""
@@ -207,6 +240,9 @@ class _Collector:
         diagnosis = Diagnosis()
         if needs_fresh(record):
             self._harm(at, record, eager, replayed)
+            # a mended replay that takes the process along must not take this finding along
+            case = Case(at, Kind.UNTOLD, record, diagnosis, "", self._places(at, None), (at.step,), "", False)
+            self.suspicion = (at.index, explain(case, self.backend.name)[0])
             diagnosis = self._against_fresh(at, record, eager, replayed)
         elif judge(record) is Kind.UNSTABLE and not self._unstable(at):
             record.replay_control = Gap()
@@ -241,7 +277,9 @@ class _Collector:
         arms, subject = self.arms, self.subject
         diagnosis = Diagnosis()
         engine = isinstance(subject, EngineSubject)
-        fresh_start = len(self.bad) < _MAX_DIAGNOSES
+        # nothing is tried on a sound step: an output has to differ, or a later one through the state
+        harmed = bool(record.replayed.outputs) or record.harm_step is not None
+        fresh_start = harmed and len(self.bad) < _MAX_DIAGNOSES
         old = self.doctor.read(subject.held(at)) if engine and fresh_start else []
         if engine and fresh_start:
             diagnosis = self.doctor.before_recapture(at, eager, record.replayed)
@@ -303,7 +341,7 @@ class _Collector:
                     known.steps.append(at.step)
                     return
             diagnosis = replace(diagnosis, culprits=[r for some in faults.values() for r in some])
-            where = Places(places.staging(self.subject.target), places.captured(self.arms, at), diagnosis.launched)
+            where = self._places(at, diagnosis.launched)
             self.bad.append(_Bad(at, kind, record, diagnosis, self._module(at), where, [at.step]))
         elif kind is Kind.UNKNOWN and not any(n.code == "CGD001" for n in self.notes):
             self.notes.append(unknown_note(at, record.eager_control, self.backend.name))

@@ -70,6 +70,7 @@ class EngineTarget(Protocol):
     #   roots() -> Mapping[str, object]      walked for tensors and scalars; names become attribute paths: the target
     #   key(i, n) -> Hashable                what the runner looks the graph of this step up by: n
     #   recapture() -> None                  captures all graphs anew, as at start-up: no fresh arm
+    #   reserved() -> Mapping[str, indices]  state rows that padding may write, by path (dimension 0): none
     #   events(), interludes(), untouchable(), generators, pipelined
 
 
@@ -114,6 +115,7 @@ ENGINE_OPTIONAL: Mapping[str, str] = {
     "recapture": "def recapture(self) -> None",
     "events": "def events(self) -> dict[str, Callable[[], None]]",
     "interludes": "def interludes(self) -> dict[str, Callable[[], None]]",
+    "reserved": "def reserved(self) -> dict[str, list[int]]",
     "untouchable": "def untouchable(self) -> list[torch.Tensor]",
     "generators": "generators: list[torch.Generator]",
     "pipelined": "pipelined: bool",

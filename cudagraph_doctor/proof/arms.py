@@ -64,9 +64,13 @@ class Arms:
     Args:
         subject: the target.
         backend: where it runs.
+        replaying: told the step before a graph is replayed, and None once the device is done with it: should the
+            process or the device be lost, that was when.
     """
 
-    def __init__(self, subject: Subject, backend: Backend) -> None:
+    def __init__(
+        self, subject: Subject, backend: Backend, replaying: Callable[[Planned | None], None] = lambda _at: None
+    ) -> None:
         self.subject = subject
         self.backend = backend
         self.memory = Memory(backend, subject.generators)
@@ -74,6 +78,7 @@ class Arms:
         self._history: list[Planned] = []
         self._plan: list[Planned] = []
         self._saved: Snapshot | None = None
+        self._replaying = replaying
         self.runs = 0
 
     # what is state
@@ -127,8 +132,10 @@ class Arms:
         lasting = set(before)
         for at in plan:
             if at.key is not None:
+                self._replaying(at)
                 self.subject.replayed(at)
                 self.backend.synchronize()
+                self._replaying(None)
                 self.memory.refresh()
                 lasting &= self.memory.blocks
         after = {block: marks for block, marks in self._look().items() if block in lasting}
@@ -202,8 +209,13 @@ class Arms:
         step = {Arm.EAGER: self.subject.eager, Arm.REPLAYED: self.subject.replayed, Arm.FRESH: self.subject.fresh}[arm]
         self.runs += 1
         with around or nullcontext(), torch.no_grad():
+            if arm is not Arm.EAGER:
+                self._replaying(at)
             outputs = step(at)
-        return self._measure(arm, outputs)
+        result = self._measure(arm, outputs)
+        if arm is not Arm.EAGER:
+            self._replaying(None)
+        return result
 
     def _measure(self, arm: Arm, outputs: Any) -> Result:
         with self.backend.own_memory():

@@ -128,8 +128,9 @@ class EngineSubject:
         return {}
 
     def reserved(self) -> Mapping[str, Iterable[int]]:
-        """Engines declare no reserved rows."""
-        return {}
+        """See `Subject.reserved`."""
+        give = getattr(self.target, "reserved", None)
+        return dict(give()) if give else {}
 
 
 def _before(values: Sequence[int], value: int) -> int:

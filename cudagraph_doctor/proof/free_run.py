@@ -18,7 +18,7 @@ from cudagraph_doctor import tree
 from cudagraph_doctor.findings import Culprit, Finding, Proof, Severity
 from cudagraph_doctor.graph.backend import LiveGraph
 from cudagraph_doctor.progress import Progress
-from cudagraph_doctor.proof.arms import Arms
+from cudagraph_doctor.proof.arms import Arms, overlaps
 from cudagraph_doctor.proof.compare import Level, compare, worst
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.rules import RULES
@@ -90,7 +90,8 @@ def _kept_outputs(arms: Arms, plan: Sequence[Planned], first: list[Outputs]) -> 
         pool = [(b.address, b.address + b.bytes) for b in arms.backend.blocks() if b.pool and b.pool == live.pool]
         for name, tensor in arms.look_around().tensors.items():
             address = tensor.untyped_storage().data_ptr()
-            if holders.get(name) is tensor or not any(a <= address < b for a, b in pool):
+            in_pool = any(a <= address < b for a, b in pool)
+            if holders.get(name) is tensor or not (in_pool or any(overlaps(tensor, e) for e in arms.found.touched)):
                 continue
             kept[name] = None
             with arms.backend.own_memory():

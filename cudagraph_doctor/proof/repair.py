@@ -149,6 +149,18 @@ def look(arms: Arms, at: Planned, arm: Arm = Arm.REPLAYED) -> Scene:
     return scene
 
 
+def moved_names(arms: Arms, at: Planned) -> list[str]:
+    """Captured names that belong to other memory by now: the graph reads what they left behind."""
+    now = arms.look_around().tensors
+    found = []
+    for held in arms.subject.held(at):
+        for name, tensor in held.tensors.items():
+            other = _now(arms, at, name, now, fresh=False)
+            if other is not None and other.numel() and other.data_ptr() != tensor.data_ptr():
+                found.append(name)
+    return found
+
+
 def _now(arms: Arms, at: Planned, name: str, now: Mapping[str, torch.Tensor], fresh: bool) -> torch.Tensor | None:
     static = getattr(arms.subject, "static_now", None)
     if static is not None:
@@ -216,19 +228,24 @@ def input_remedies(scene: Scene, truth: Mapping[str, torch.Tensor], at: Planned,
 def _matching(
     name: str, content: torch.Tensor, truth: Mapping[str, torch.Tensor], known_names: bool
 ) -> Iterable[tuple[str, torch.Tensor]]:
+    """Values that may belong into a buffer: its namesake's; without one, any whose numbers the buffer has held.
+
+    A guess must not send a kernel to an address that it never saw: an index out of range ends the process.
+    """
     if known_names and name in truth:
         return [(name, truth[name])]
     last = name.rpartition(".")[2]
     same = [(n, v) for n, v in truth.items() if n.rpartition(".")[2] == last]
-    if same:
+    if same or content.dtype.is_floating_point or not content.numel():
         return same
+    low, high = content.min(), content.max()
     return [
         (n, v)
         for n, v in truth.items()
-        if v.dim()
-        and not v.dtype.is_floating_point
-        and not content.dtype.is_floating_point
+        if v.dtype == content.dtype
         and v.dim() == content.dim()
+        and v.numel()
+        and bool((v.min() >= low) & (v.max() <= high))
     ]
 
 

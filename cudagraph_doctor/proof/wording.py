@@ -152,23 +152,24 @@ _CODES = {
 }
 
 
-def one_fault_each(culprits: Sequence[Remedy]) -> dict[tuple[str, ...], list[Remedy]]:
+def one_fault_each(culprits: Sequence[Remedy]) -> dict[tuple[str, str], list[Remedy]]:
     """Group what one edit of the user's code would mend.
 
     One value baked into several kernels is one fault, and so are the tensors of one object that was put in another's
-    place. The keys tell faults apart over steps.
+    place. The keys tell faults apart over steps and graphs: cause and name.
     """
     groups: dict[tuple[str, ...], list[Remedy]] = {}
     for remedy in culprits:
-        cause = remedy.cause.value
+        together = remedy.name
         if remedy.cause is Cause.BAKED and remedy.was is not None:
-            key = (cause, repr(remedy.was), repr(remedy.expected))
+            together = f"{remedy.was!r} {remedy.expected!r}"
         elif remedy.cause is Cause.REBOUND and "." in remedy.name and remedy.kind == "input":
-            key = (cause, remedy.name.rpartition(".")[0])
-        else:
-            key = (cause, remedy.name)
-        groups.setdefault(key, []).append(remedy)
-    return groups
+            together = remedy.name.rpartition(".")[0]
+        groups.setdefault((remedy.cause.value, together), []).append(remedy)
+    return {
+        (cause, together if some[0].cause is Cause.REBOUND else some[0].name): some
+        for (cause, together), some in groups.items()
+    }
 
 
 def _of_remedies(case: Case, remedies: list[Remedy], draft: _Draft) -> Finding:
@@ -318,6 +319,32 @@ def unknown_note(at: Planned, control: Gap, backend: str) -> Finding:
         step=at.step,
         key=str(at.key),
         backend=backend,
+    )
+
+
+def failing_replay(at: Planned, moved: Sequence[str], places: Places, backend: str) -> Finding:
+    """Should this replay fail or take the process along: the same step has run eagerly."""
+    message = f"Replaying graph {at.key} at step {at.step} ({at.rows} rows) fails; the same step runs eagerly."
+    culprit = None
+    if moved:
+        names = ", ".join(f"`{name}`" for name in moved[:5])
+        message += f" By then {names} belonged to other memory than the graph captured: it reads what was left behind."
+        culprit = Culprit("input", moved[0], "rebound since the capture")
+    return Finding(
+        "CGD003",
+        message,
+        RULES["CGD003"].severity,
+        Proof.MEASURED,
+        _FIXES[Cause.REBOUND].format(last=moved[0].rpartition(".")[2])
+        if moved
+        else "Look at what the graph reads that eager does not: stale indices, freed memory, baked sizes.",
+        culprit=culprit,
+        location=places.staging,
+        related=(places.captured,) if places.captured else (),
+        step=at.step,
+        key=str(at.key),
+        backend=backend,
+        evidence={"moved": list(moved[:16])},
     )
 
 
