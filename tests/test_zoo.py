@@ -88,6 +88,7 @@ ENTRIES = (
     ZooEntry("table_every_k_steps"),
     ZooEntry("tied_weights"),
     ZooEntry("transformers_static_cache", needs_gpu=True, needs="transformers"),
+    ZooEntry("undeclared_padding_row"),
     ZooEntry("upper_bound_scalar"),
     ZooEntry("weight_update"),
 )

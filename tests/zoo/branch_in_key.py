@@ -58,6 +58,10 @@ class Branching:
         graph.replay()
         return {name: tensor[:n].clone() for name, tensor in outputs.items()}
 
+    def reserved(self) -> dict[str, list[int]]:
+        """The row of the caches that padding writes."""
+        return {f"decoder.{name}": rows for name, rows in self.decoder.reserved().items()}
+
     def graphs(self, on: bool) -> None:
         """The enforce-eager switch."""
         self.use_graphs = on

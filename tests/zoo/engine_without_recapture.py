@@ -10,7 +10,7 @@ from .paged_engine import PagedEngine
 
 
 class PlainEngine(PagedEngine):
-    """Required members only: not even `batch_sizes`."""
+    """The required members and `reserved`: not even `batch_sizes`."""
 
     def __init__(self, device: str, seed: int) -> None:
         super().__init__(device, seed, buckets=(1, 2, 4, 8))

@@ -37,6 +37,10 @@ class PagedEngine:
         """Empty caches."""
         self.decoder.reset()
 
+    def reserved(self) -> dict[str, list[int]]:
+        """The row of the caches that padding writes."""
+        return {f"decoder.{name}": rows for name, rows in self.decoder.reserved().items()}
+
     def graphs(self, on: bool) -> None:
         """The enforce-eager switch."""
         self.use_graphs = on
