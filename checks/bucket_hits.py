@@ -1,7 +1,7 @@
 """`buckets`: did each decode step of a trace replay its bucket's graph, and if not, why?
 
-Reads downwards: `run` reads the traces (SQL, in `traces/`), judges their steps (plain Python, in `misses/`), and says what
-came out. Nothing here or below imports torch.
+Reads downwards: `run` reads the traces (SQL, in `traces/`), judges their steps (plain Python, in `misses/`), and says
+what came out. Nothing here or below imports torch.
 """
 
 from __future__ import annotations

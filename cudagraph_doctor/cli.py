@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from cudagraph_doctor import __version__, listing, options, output, policy, scaffold
+from cudagraph_doctor import __version__, listing, options, output, policy, scaffold, trace_options
 from cudagraph_doctor.errors import DoctorError
 from cudagraph_doctor.findings import Report
 from cudagraph_doctor.report import REPORTERS
@@ -55,16 +55,19 @@ def _looking_options(command: Callable[..., int]) -> Callable[..., int]:
     return command
 
 
+_fail_on_option = click.option(
+    "--fail-on",
+    type=click.Choice(policy.FAIL_ON),
+    default="error",
+    show_default=True,
+    help="Least severity that makes the exit code 1.",
+)
+
+
 def _running_options(command: Callable[..., int]) -> Callable[..., int]:
     """Options of all commands that run a target."""
     for option in (
-        click.option(
-            "--fail-on",
-            type=click.Choice(policy.FAIL_ON),
-            default="error",
-            show_default=True,
-            help="Least severity that makes the exit code 1.",
-        ),
+        _fail_on_option,
         click.option("--in-process", is_flag=True, help="Run in this process, for a debugger."),
         click.option(
             "--timeout",
@@ -173,6 +176,61 @@ def diff(
         **plain,
     )
     report = _examine(settings)
+    _show(report, outputs, no_values=no_values, verbose=verbose, debug=debug)
+    return policy.exit_code(report, fail_on)
+
+
+@cli.command()
+@click.argument("traces", nargs=-1, required=True, metavar="TRACE...", type=click.Path(path_type=Path))
+@click.option("--buckets", metavar="N,N,...", callback=_reads(options.sizes), help="The buckets that are captured.")
+@click.option(
+    "--step-pattern", default="", metavar="REGEX", help="Labels of your steps; named groups: batch, tokens, bucket."
+)
+@click.option("--expect", type=click.Choice(["full", "piecewise"]), help="Gate: the kind of replay that is meant.")
+@click.option("--expect-launches", type=click.IntRange(min=1), help="Gate: graph launches a step.")
+@click.option(
+    "--min-hit-rate", metavar="SHARE", callback=_reads(trace_options.fraction), help="Gate: replayed decode steps."
+)
+@click.option("--max-eager-steps", type=click.IntRange(min=0), help="Gate: decode steps that ran eager.")
+@click.option("--max-padding", metavar="SHARE", callback=_reads(trace_options.fraction), help="Gate: rows of padding.")
+@click.option(
+    "--compare",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="OLD.json",
+    help="Gate: no worse than that run.",
+)
+@click.option(
+    "--compare-threshold",
+    default="1%",
+    show_default=True,
+    metavar="SHARE",
+    callback=_reads(trace_options.fraction),
+    help="With --compare: how much worse a share may be.",
+)
+@_fail_on_option
+@_looking_options
+def buckets(
+    traces: tuple[Path, ...],
+    step_pattern: str,
+    compare: Path | None,
+    fail_on: str,
+    outputs: tuple[options.Output, ...],
+    no_values: bool,
+    verbose: bool,
+    debug: bool,
+    **demanded: Any,
+) -> int:
+    """Did each decode step of a trace replay its bucket's graph, and if not, why?
+
+    TRACE is an nsys SQLite export, an nsys report (.nsys-rep), or a torch.profiler trace (.json, .json.gz); several are
+    ranks of one run. They are only read. Without a gate, misses are warnings and the exit code is 0.
+    """
+    from cudagraph_doctor.display import for_stderr
+    from cudagraph_doctor.examine_traces import examine_traces
+    from cudagraph_doctor.misses.judged import Demands
+
+    demands = Demands(compare_with=trace_options.older_numbers(compare), **demanded)
+    report = examine_traces(traces, demands, step_pattern, for_stderr())
     _show(report, outputs, no_values=no_values, verbose=verbose, debug=debug)
     return policy.exit_code(report, fail_on)
 

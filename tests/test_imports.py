@@ -17,7 +17,7 @@ PACKAGE = Path(cudagraph_doctor.__file__).parent
 
 PLAIN = {
     *("errors", "findings", "policy", "progress", "rules", "settings"),
-    *("report", "report.json", "report.layout", "report.paths", "report.terminal", "report.values", "report.view"),
+    *("report", "report.buckets", "report.csv", "report.json", "report.layout", "report.paths", "report.terminal", "report.values", "report.view"),
 }
 """Start fast and run anywhere: the standard library and each other (rich where text is laid out)."""
 PROGRAM = {"cli", "child", "display", "examine", "worker", "report"}
@@ -75,7 +75,7 @@ def test_all_modules_are_seen() -> None:
 
 @pytest.mark.parametrize("module", sorted(PLAIN))
 def test_plain_data_and_reports_need_nothing(module: str) -> None:
-    assert others(module) <= ({"rich"} if module in ("report.layout", "report.terminal") else set())
+    assert others(module) <= ({"rich"} if module in ("report.buckets", "report.layout", "report.terminal") else set())
     assert {name for name in ours(module) if name in MODULES} <= PLAIN
 
 
@@ -83,7 +83,7 @@ def test_every_report_format_is_held_to_it() -> None:
     assert set(below("report")) <= PLAIN
 
 
-@pytest.mark.parametrize("module", below("graph", "proof", "checks"))
+@pytest.mark.parametrize("module", below("graph", "misses", "proof", "traces", "checks"))
 def test_what_finds_faults_knows_nothing_of_the_program(module: str) -> None:
     assert not {name for name in ours(module) if name.split(".")[0] in PROGRAM}
 
@@ -93,7 +93,7 @@ def test_checks_do_not_import_each_other(module: str) -> None:
     assert not {name for name in ours(module) if name.startswith("checks.")} - {module}
 
 
-@pytest.mark.parametrize("module", below("graph", "proof"))
+@pytest.mark.parametrize("module", below("graph", "misses", "proof", "traces"))
 def test_the_foundation_does_not_import_checks(module: str) -> None:
     assert not {name for name in ours(module) if name.startswith("checks")}
 
@@ -109,7 +109,7 @@ def test_only_the_command_line_knows_click(module: str) -> None:
     assert "click" not in others(module)
 
 
-@pytest.mark.parametrize("words", ["--help", "diff --help", "rules", "explain CGD101", "report --help", "init --help"])
+@pytest.mark.parametrize("words", ["--help", "diff --help", "rules", "explain CGD101", "report --help", "init --help", "buckets --help"])
 def test_starts_without_torch(words: str) -> None:
     program = (
         "import sys\n"

@@ -15,10 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from cudagraph_doctor.findings import Culprit, Finding, Outcome, Proof, Report, Severity, Status, Step
-from cudagraph_doctor.report import paths
+from cudagraph_doctor.report import buckets, paths
 from cudagraph_doctor.report.layout import lay_out
 from cudagraph_doctor.report.view import View
-from cudagraph_doctor.rules import RULES
+from cudagraph_doctor.rules import RULES, Rule
 
 _STYLE = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _PROOF = {
@@ -48,19 +48,41 @@ def render(report: Report, view: View) -> str:
 
 
 def _parts(report: Report, view: View) -> Iterator[RenderableType]:
+    if [outcome.check for outcome in report.outcomes] == [buckets.CHECK]:
+        yield from _of_traces(report, view)
+        return
     yield _headline(report)
     if report.environment.get("backend") == "emulated":
         why = report.environment.get("backend_reason") or "as asked for"
         yield Text(f"Emulated on the CPU: {why}. No GPU kernel ran; see what was not checked.", "yellow")
     yield Text("")
     yield _verdict(report)
+    yield from _findings(report, view)
+    for outcome in report.outcomes:
+        yield Text("")
+        yield from _outcome(outcome, view)
+
+
+def _of_traces(report: Report, view: View) -> Iterator[RenderableType]:
+    """The sentence, the tables, then the findings."""
+    [outcome] = report.outcomes
+    yield buckets.sentence(outcome)
+    yield Text("")
+    yield _headline(report)
+    yield from buckets.tables(outcome, view)
+    yield from _findings(report, view)
+    if outcome.not_checked or outcome.fix:
+        yield Text("")
+    if outcome.fix:
+        yield _indented(f"Fix: {outcome.fix}")
+    yield from _not_checked(outcome)
+
+
+def _findings(report: Report, view: View) -> Iterator[RenderableType]:
     findings = sorted(report.findings, key=lambda f: (f.proof is Proof.SUSPECTED, -f.severity.rank))
     for number, finding in enumerate(findings, start=1):
         yield Text("")
         yield _finding(number, finding, view)
-    for outcome in report.outcomes:
-        yield Text("")
-        yield from _outcome(outcome, view)
 
 
 def _headline(report: Report) -> Text:
@@ -128,7 +150,7 @@ def _finding(number: int, finding: Finding, view: View) -> RenderableType:
         rows.add_row("Culprit", _culprit(finding.culprit))
     if finding.location:
         rows.add_row("Where", _location(finding))
-    rows.add_row("Proof", _proof(finding, view))
+    rows.add_row("Proof", _proof(finding, rule, view))
     if "healed_by" in finding.evidence:
         rows.add_row("Healed", Text(f"by {_value(finding.evidence['healed_by']).removeprefix('healed by ')}"))
     rows.add_row("Fix", Text(finding.fix))
@@ -159,8 +181,9 @@ def _location(finding: Finding) -> Text:
     return text
 
 
-def _proof(finding: Finding, view: View) -> Text:
-    text = Text(_PROOF[finding.proof])
+def _proof(finding: Finding, rule: Rule | None, view: View) -> Text:
+    counted = rule is not None and rule.check == buckets.CHECK and finding.proof is Proof.MEASURED
+    text = Text("measured (counted in the trace)" if counted else _PROOF[finding.proof])
     told = [key for key in _TOLD if key in finding.evidence]
     others = [key for key in finding.evidence if key not in (*told, "healed_by")]
     for key in told + (others if view.verbose else []):
@@ -180,14 +203,18 @@ def _outcome(outcome: Outcome, view: View) -> Iterator[RenderableType]:
         yield _indented(f"Fix: {outcome.fix}")
     if outcome.steps:
         yield from _steps(outcome.steps, view)
-    if outcome.not_checked:
-        yield _indented("Not checked:")
-        for sentence in outcome.not_checked:
-            bullet = Table.grid(padding=(0, 1))
-            bullet.add_row("-", Text(sentence))
-            yield Padding(bullet, (0, 0, 0, 4))
+    yield from _not_checked(outcome)
     if outcome.traceback and view.debug:
         yield outcome.traceback
+
+
+def _not_checked(outcome: Outcome) -> Iterator[RenderableType]:
+    if outcome.not_checked:
+        yield _indented("Not checked:")
+    for sentence in outcome.not_checked:
+        bullet = Table.grid(padding=(0, 1))
+        bullet.add_row("-", Text(sentence))
+        yield Padding(bullet, (0, 0, 0, 4))
 
 
 def _steps(steps: tuple[Step, ...], view: View) -> Iterator[RenderableType]:

@@ -1,0 +1,54 @@
+"""Traces -> Report: runs `buckets` in this process (nothing of the user's runs, and no torch is needed)."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cudagraph_doctor import __version__, environment
+from cudagraph_doctor.checks import bucket_hits
+from cudagraph_doctor.display import Display
+from cudagraph_doctor.findings import Report
+from cudagraph_doctor.misses.judged import Demands
+
+
+def examine_traces(paths: Sequence[Path], demands: Demands, step_pattern: str, display: Display) -> Report:
+    """The report. Raises UsageError or Inconclusive, as `bucket_hits.run` does."""
+    started = time.time()
+    with display:
+        outcome = bucket_hits.run(paths, demands, step_pattern, _Quiet(display))
+    settings: dict[str, Any] = {"check": bucket_hits.NAME, "step_pattern": step_pattern, **dataclasses.asdict(demands)}
+    return Report(
+        tool={
+            "name": "cudagraph-doctor",
+            "version": __version__,
+            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+            "seconds": round(time.time() - started, 3),
+        },
+        environment=environment.base(),
+        target={"spec": " ".join(path.name for path in paths)},
+        outcomes=(outcome,),
+        settings=settings,
+    )
+
+
+class _Quiet:
+    """A `Progress` that shows on a display; `buckets` has nothing to put into a journal."""
+
+    def __init__(self, display: Display) -> None:
+        self.say = display.say
+        self.stage = display.stage
+        self._advance = display.advance
+
+    def advance(self, text: str = "") -> None:
+        """See `Progress.advance`."""
+        self._advance(text)
+
+    def journal(self, finding: object) -> None:
+        """See `Progress.journal`."""
+
+    def journal_clear(self) -> None:
+        """See `Progress.journal_clear`."""
