@@ -5,7 +5,7 @@ What it stands on is in `emulation/`; start with its `__init__`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 import torch
@@ -18,6 +18,7 @@ from cudagraph_doctor.graph.emulation.reading import edited, read, with_paramete
 from cudagraph_doctor.graph.emulation.recording import Recording
 from cudagraph_doctor.graph.emulation.torch_cuda import in_place
 from cudagraph_doctor.graph.model import CapturedGraph
+from cudagraph_doctor.graph.origins import Trace
 from cudagraph_doctor.graph.regions import Regions
 
 _NOT_CHECKED = (
@@ -78,6 +79,12 @@ class EmulatedBackend:
             for index, (args, kwargs, outputs) in before.items():
                 nodes[index].args, nodes[index].kwargs, nodes[index].outputs = args, kwargs, outputs
 
+    def trace_origins(
+        self, capture: Callable[[], object], modules: Mapping[str, torch.nn.Module] | None = None
+    ) -> list[Trace]:
+        """Nothing to add: `read` gives nodes with their origin. `capture` is not run."""
+        return []
+
     def blocks(self) -> list[Block]:
         """All live device storages but the doctor's own, by address."""
         return self._device.heap.blocks()
@@ -109,7 +116,7 @@ class EmulatedBackend:
 
     def _recording(self, live: LiveGraph) -> Recording:
         graph = live.graph()
-        if graph is None or graph.recording is None:
+        if graph is None or graph.live is not live:
             raise Inconclusive(
                 f"graph {live.ordinal} is gone",
                 seen="the target dropped or reset its CUDAGraph",

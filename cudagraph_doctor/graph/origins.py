@@ -44,13 +44,15 @@ class Trace:
 
 
 class ModulePath:
-    """Which nn.Module is running, by its path from the roots; its class name where no root leads to it."""
+    """Which nn.Module is running, by its path from the roots.
+
+    Where no root leads to it, it has its path from the outermost running module, or its class name if that is itself.
+    """
 
     def __init__(self, roots: Mapping[str, torch.nn.Module]) -> None:
         self._paths: dict[int, str] = {}
         for root, module in roots.items():
-            for path, inner in module.named_modules():
-                self._paths.setdefault(id(inner), ".".join(part for part in (root, path) if part))
+            self._learn(root, module)
         self._running: list[str] = []
 
     @property
@@ -69,7 +71,13 @@ class ModulePath:
             entering.remove()
             leaving.remove()
 
+    def _learn(self, root: str, module: torch.nn.Module) -> None:
+        for path, inner in module.named_modules():
+            self._paths.setdefault(id(inner), ".".join(part for part in (root, path) if part))
+
     def _enter(self, module: torch.nn.Module, args: Any) -> None:
+        if not self._running and id(module) not in self._paths:
+            self._learn("", module)
         self._running.append(self._paths.get(id(module)) or type(module).__name__)
 
     def _leave(self, module: torch.nn.Module, args: Any, output: Any) -> None:

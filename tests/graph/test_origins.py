@@ -122,6 +122,19 @@ def test_module_paths_nest_and_end_with_a_failing_module() -> None:
     assert seen == ["Outer", "inner", "Outer"] and paths.current == ""
 
 
+def test_below_a_module_that_no_root_leads_to_its_children_have_paths_from_it() -> None:
+    class Inner(torch.nn.Module):
+        def forward(self, x: int) -> None:
+            seen.append(paths.current)
+
+    seen: list[str] = []
+    paths = ModulePath({})
+    with paths.followed():
+        torch.nn.Sequential(torch.nn.Identity(), torch.nn.Sequential(Inner()))(0)
+        Inner()(0)
+    assert seen == ["1.0", "Inner"]
+
+
 def node(index: int, name: str, parent: int | None = None) -> GraphNode:
     return GraphNode(index, NodeKind.KERNEL, name, parent=parent)
 

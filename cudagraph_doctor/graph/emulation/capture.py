@@ -7,20 +7,21 @@ that existed before is put back at the end, and what it allocated is zeroed, sin
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
 import torch
 
 from cudagraph_doctor.findings import Location
+from cudagraph_doctor.graph.callsite import callsite
 from cudagraph_doctor.graph.emulation.device import EmulatedDevice
 from cudagraph_doctor.graph.emulation.faults import cuda_error
 from cudagraph_doctor.graph.emulation.generators import drawing_from
 from cudagraph_doctor.graph.emulation.memory import Memory, Place, bytes_view, memory_of, place_of, storage_of
 from cudagraph_doctor.graph.emulation.operators import Operator
-from cudagraph_doctor.graph.emulation.origins import ModulePath, users_line
 from cudagraph_doctor.graph.emulation.recording import Node, Recording, tensors_in
 from cudagraph_doctor.graph.model import NodeKind, Origin
+from cudagraph_doctor.graph.origins import ModulePath
 
 
 class Capture:
@@ -39,10 +40,10 @@ class Capture:
         self.origin = device.current_stream
         self.tails: dict[int, frozenset[int]] = {self.origin: frozenset()}
         """For each stream that takes part: the nodes that its next one waits for."""
-        self.opened_at = users_line()
+        self.opened_at = callsite()
         self.pool = pool
         self.error_mode = error_mode
-        self.generators = [device.generator, *generators]
+        self.generators: list[torch._C.Generator] = [device.generator, *generators]
         self._device = device
         self._states = [generator.get_state() for generator in self.generators]
         self._forks: dict[int, Location | None] = {}
@@ -50,8 +51,9 @@ class Capture:
         self._candidates: set[int] = set()
         self._saved: dict[int, tuple[torch.UntypedStorage, torch.Tensor]] = {}
         self._allocated: dict[int, Memory] = {}
-        self._modules = ModulePath()
-        self._modules.start()
+        self._modules = ModulePath({})
+        self._hooks = ExitStack()
+        self._hooks.enter_context(self._modules.followed())
         self.invalid: RuntimeError | None = None
         """The first CUDA error; nothing can be saved after it."""
 
@@ -64,7 +66,7 @@ class Capture:
     def join(self, stream: int, tail: frozenset[int]) -> None:
         """The stream waits for these nodes; one that took no part so far does from now on."""
         if stream not in self.tails:
-            self._forks[stream] = users_line()
+            self._forks[stream] = callsite()
         self.tails[stream] = self.tails.get(stream, frozenset()) | tail
 
     def owns(self, memory: Memory | None) -> bool:
@@ -99,7 +101,7 @@ class Capture:
             kwargs={name: self._freeze(value, operator, on_device) for name, value in kwargs.items()},
             outputs=(),
             after=self.tails[self._device.current_stream],
-            origin=Origin(users_line(), self._modules.current(), operator.name),
+            origin=Origin(callsite(), self._modules.current, operator.name),
             draws=draws,
         )
         if on_device:
@@ -144,11 +146,11 @@ class Capture:
 
     def close(self) -> None:
         """Put memory and generators back."""
-        self._modules.stop()
+        self._hooks.close()
         for storage, copy in self._saved.values():
             bytes_view(storage).copy_(copy)
         for generator, state in zip(self.generators, self._states, strict=True):
-            torch._C.Generator.set_state(generator, state)
+            generator.set_state(state)
 
     def _freeze(self, value: Any, operator: Operator, on_device: bool) -> Any:
         """What a replay will find: device memory by address, host memory as it is now."""

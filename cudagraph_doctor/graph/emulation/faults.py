@@ -10,6 +10,7 @@ _TEXTS = {
     900: "operation not permitted when stream is capturing",
     901: "operation failed due to a previous error during capture",
     904: "capturing stream has unjoined work",
+    710: "device-side assert triggered",
     905: "dependency created on uncaptured work in another stream",
 }
 
@@ -32,8 +33,8 @@ NO_NUMPY = "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() t
 
 def cuda_error(code: int, where: str = "") -> RuntimeError:
     """The exception that torch raises for a CUDA error; `where` adds what the emulation knows."""
-    error = torch.AcceleratorError(f"CUDA error: {_TEXTS[code]}" + (f"\n{where}" if where else ""))
-    error.error_code = code
+    error: RuntimeError = torch.AcceleratorError(f"CUDA error: {_TEXTS[code]}" + (f"\n{where}" if where else ""))
+    vars(error)["error_code"] = code
     return error
 
 

@@ -15,29 +15,45 @@ _SEED = 67280421310721
 """torch's default seed, on every device."""
 
 
-class _AnyGenerator(type(torch._C.Generator)):  # type: ignore[misc]
+_ON_DEVICE: dict[int, bool] = {}
+"""For each generator made by the stand-in, by the address of torch's own object: whether it is the device's."""
+_Base: Any = torch._C.Generator  # its constructor and fields are not in torch's type stubs
+
+
+class _AnyGenerator(type(_Base)):  # type: ignore[misc]
     """Lets `isinstance(g, torch.Generator)` hold for generators made before the stand-in was in place."""
 
     def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, torch._C.Generator)
+        return isinstance(instance, _Base)
 
 
-class Generator(torch._C.Generator, metaclass=_AnyGenerator):
+class Generator(_Base, metaclass=_AnyGenerator):  # type: ignore[misc]
     """Stand-in for `torch.Generator`: a CPU generator that remembers whether it was made for the device."""
-
-    on_device: bool
 
     def __new__(cls, device: Any = "cpu") -> Generator:
         """`device` as torch takes it; "cuda" and "cpu:0" mean the emulated device."""
         asked = torch.device(device)
-        generator = super().__new__(cls, torch.device("cpu"))
-        generator.on_device = asked.type == "cuda" or asked.index is not None
+        generator: Generator = super().__new__(cls, torch.device("cpu"))
+        _ON_DEVICE[generator._cdata] = asked.type == "cuda" or asked.index is not None
         return generator
 
     @property
     def device(self) -> torch.device:
         """Where the generator belongs."""
-        return torch.device("cpu", 0) if self.on_device else torch.device("cpu")
+        return torch.device("cpu", 0) if _ON_DEVICE[self._cdata] else torch.device("cpu")
+
+    def __del__(self) -> None:
+        _ON_DEVICE.pop(self._cdata, None)
+
+
+def is_hosts(generator: Any) -> bool:
+    """Whether the generator was made for the host; one made before the stand-in was in place may be either's."""
+    return not _ON_DEVICE.get(generator._cdata, True)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two Python objects are one generator: an operator gets its generator in a new object."""
+    return bool(a._cdata == b._cdata)
 
 
 def default_generator() -> Generator:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from typing import Any
 
@@ -41,7 +42,9 @@ class CUDAGraph:
         self._generators: list[torch._C.Generator] = []
         self._capture: Capture | None = None
         self._pool: Pool | None = None
-        self._live: LiveGraph | None = None
+        self._handling: BaseException | None = None
+        self.live: LiveGraph | None = None
+        """What the log was told of it; None if it was told nothing, or after `reset`."""
         self.recording: Recording | None = None
         """What was captured; None before a successful capture and after `reset`."""
 
@@ -66,6 +69,7 @@ class CUDAGraph:
         self._pool = self._device.new_pool() if pool is None else pool
         self._capture = Capture(self._device, pool_text(self._pool), self._generators, capture_error_mode)
         self._device.capture = self._capture
+        self._handling = sys.exc_info()[1]
 
     def capture_end(self) -> None:
         """End the capture; the graph can be replayed afterwards."""
@@ -77,17 +81,22 @@ class CUDAGraph:
         self._capture = self._device.capture = None
         with torch._C._DisableTorchDispatch():
             self.recording = capture.end()
-        self._live = LiveGraph(
+        # The body of `with torch.cuda.graph(...)` raised: the graph holds a part of the step only.
+        if sys.exc_info()[1] is not self._handling:
+            return
+        self.live = LiveGraph(
             ordinal=len(self._device.log.graphs),
             graph=weakref.ref(self),
             captured_at=capture.opened_at,
             pool=capture.pool,
             nodes=len(self.recording.nodes),
         )
-        self._device.log.captured(self._live)
+        self._device.log.captured(self.live)
 
     def instantiate(self) -> None:
         """Nothing to do: a recording can run as it is."""
+        if not self._keep_graph:
+            raise RuntimeError("instantiate() is intended to be called by the user only when keep_graph=true")
         self._recorded("instantiate")
 
     def replay(self) -> None:
@@ -95,14 +104,14 @@ class CUDAGraph:
         recording = self._recorded("replay")
         if self._device.recording() is not None:
             raise faults.not_emulated("CUDAGraph.replay() inside a capture (a child graph)")
-        if self._live is not None:
-            self._device.log.replaying(self._live)
+        if self.live is not None:
+            self._device.log.replaying(self.live)
         recording.replay()
 
     def reset(self) -> None:
         """Drop what was recorded."""
         self.recording = None
-        self._live = None
+        self.live = None
 
     def pool(self) -> Pool:
         """Identity of the graph's memory pool."""
@@ -131,7 +140,7 @@ class CUDAGraph:
         return self.recording
 
 
-class graph:  # noqa: N801  (torch's own name)
+class graph:
     """Stand-in for `torch.cuda.graph`: captures what is issued inside the block.
 
     When the capture fails the capture stream stays current, as with torch's own.

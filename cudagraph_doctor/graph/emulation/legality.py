@@ -8,6 +8,7 @@ import torch
 
 from cudagraph_doctor.graph.emulation.capture import Capture
 from cudagraph_doctor.graph.emulation.faults import PAGEABLE_COPY, UNREGISTERED_GENERATOR, cuda_error
+from cudagraph_doctor.graph.emulation.generators import same
 from cudagraph_doctor.graph.emulation.memory import Place, memory_of
 from cudagraph_doctor.graph.emulation.operators import Operator, Role
 
@@ -26,7 +27,7 @@ def check(
         _check_index(capture, operator, args, kwargs)
     elif operator.random:
         generator = operator.argument("generator", args, kwargs)
-        if generator is not None and not any(generator is known for known in capture.generators):
+        if generator is not None and not any(same(generator, known) for known in capture.generators):
             raise RuntimeError(UNREGISTERED_GENERATOR)
 
 

@@ -135,7 +135,7 @@ class Heap:
     def device_storages(self) -> list[tuple[int, torch.UntypedStorage, Memory]]:
         """(address, storage, mark) of all device storages with at least one byte, by address; freed ones included."""
         found = []
-        for memory in tuple(self._device.values()):
+        for memory in self._device.copy().values():
             storage = memory.storage()
             if storage is not None and storage.nbytes() and storage.data_ptr():
                 found.append((storage.data_ptr(), storage, memory))

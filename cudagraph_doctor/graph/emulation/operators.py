@@ -91,7 +91,21 @@ def learn(func: Callable[..., Any]) -> Operator:
     """Read an operator's schema and tags. A higher-order operator has neither: it is taken to write nothing."""
     name = str(func)
     if not isinstance(func, torch._ops.OpOverload):
-        return Operator(func, name, name, (), (), Role.ORDINARY, NodeKind.KERNEL, True, False, False, False, False, False)
+        return Operator(
+            func=func,
+            name=name,
+            base=name,
+            arguments=(),
+            written=(),
+            role=Role.ORDINARY,
+            kind=NodeKind.KERNEL,
+            launches=True,
+            takes_device=False,
+            random=False,
+            takes_generator=False,
+            composite=False,
+            torchs=False,
+        )
     schema, tags = func._schema, set(func.tags)
     role = _ROLES.get(schema.name, Role.ORDINARY)
     if role is Role.ORDINARY and tags & _HOST_READ_TAGS:

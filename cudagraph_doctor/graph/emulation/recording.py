@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from cudagraph_doctor.graph.emulation.faults import cuda_error
 from cudagraph_doctor.graph.emulation.generators import drawing_from
 from cudagraph_doctor.graph.emulation.memory import Memory, memory_of
 from cudagraph_doctor.graph.emulation.operators import Operator
@@ -99,7 +100,11 @@ class Recording:
             drawing,
         ):
             for node in self.nodes:
-                node.run()
+                try:
+                    node.run()
+                except (IndexError, RuntimeError) as error:
+                    # A kernel that is given values it cannot work with.
+                    raise cuda_error(710, f"{node.operator.name}: {error}") from error
 
 
 def _memories(node: Node) -> Iterator[Memory]:

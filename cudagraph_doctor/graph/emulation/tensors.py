@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,10 +13,11 @@ from cudagraph_doctor.graph.emulation.device import active
 from cudagraph_doctor.graph.emulation.memory import Place, memory_of, place_of
 from cudagraph_doctor.graph.emulation.watch import DEVICE, HOST, means_device
 
-_Base = torch._C.TensorBase
+_Base: Any = torch._C.TensorBase
 _DEVICE_OF = _Base.device.__get__
 _TO, _TOLIST, _NUMPY = _Base.to, _Base.tolist, _Base.numpy
-_REPR, _DEEPCOPY = torch.Tensor.__repr__, torch.Tensor.__deepcopy__
+_Tensor: Any = torch.Tensor  # not all of its methods are typed
+_REPR, _DEEPCOPY = _Tensor.__repr__, _Tensor.__deepcopy__
 _TENSOR, _AS_TENSOR, _ASARRAY = torch.tensor, torch.as_tensor, torch.asarray
 _FROM_NUMPY, _FROMBUFFER, _NEW_TENSOR = torch.from_numpy, torch.frombuffer, _Base.new_tensor
 
@@ -37,6 +39,7 @@ def _target(device: Any) -> torch.device:
 
 def _to(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     """`Tensor.to`: a device tensor is not copied to the device again, and always copied to the host."""
+    as_usual: Callable[..., torch.Tensor] = functools.partial(_TO, self)
     asked = kwargs.get("device")
     rest = args
     if asked is None and args:
@@ -46,15 +49,15 @@ def _to(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         elif first is None or isinstance(first, (str, int, torch.device)):
             asked, rest = first, args[1:]
     if asked is None:
-        return _TO(self, *args, **kwargs)
+        return as_usual(*args, **kwargs)
     device = _target(asked)
     kwargs.pop("device", None)
     names = ("dtype", "non_blocking", "copy", "memory_format")
     options = {name: value for name, value in zip(names, rest, strict=False) if value is not None} | kwargs
     if device.type not in ("cpu", "cuda") or _DEVICE_OF(self).type != "cpu":
-        return _TO(self, device=device, **options)
+        return as_usual(device=device, **options)
     if means_device(device) == _on_device(self):
-        return _TO(self, **{"dtype": self.dtype, **options})
+        return as_usual(**{"dtype": self.dtype, **options})
     options.pop("copy", None)
     copied: torch.Tensor = torch.ops.aten._to_copy(self, device=DEVICE if means_device(device) else HOST, **options)
     return copied
@@ -128,7 +131,8 @@ def _new_tensor(
     self: torch.Tensor, data: Any, *, device: Any = None, pin_memory: bool = False, **kwargs: Any
 ) -> torch.Tensor:
     def make(data: Any, **options: Any) -> torch.Tensor:
-        return _NEW_TENSOR(self, data, **options)
+        made: torch.Tensor = _NEW_TENSOR(self, data, **options)
+        return made
 
     return _made(make, data, self.device if device is None else _target(device), pin_memory, kwargs)
 

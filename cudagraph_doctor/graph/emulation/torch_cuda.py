@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -74,7 +75,7 @@ def _seed(what: str) -> Callable[..., int]:
         if device.recording() is not None:
             raise reseeded(what)
         if value is None:
-            return device.generator.seed()
+            return int(device.generator.seed())
         device.generator.manual_seed(value)
         return value
 
@@ -84,7 +85,8 @@ def _seed(what: str) -> Callable[..., int]:
 def _get_rng_state(device: Any = None) -> torch.Tensor:
     if active().recording() is not None:
         raise reseeded("current_seed")
-    return active().generator.get_state()
+    state: torch.Tensor = active().generator.get_state()
+    return state
 
 
 def _set_rng_state(state: torch.Tensor, device: Any = None) -> None:
@@ -163,7 +165,7 @@ _CUDA: dict[str, Any] = {
     "use_mem_pool": _use_mem_pool,
 }
 _WORKS_AS_IT_IS = {"check_error", "cudaStatus", "make_graphed_callables"}
-_NVTX = {"mark": _constant(None), "range_end": _constant(None), "range_pop": _constant(None), "range_push": _constant(None)}
+_NVTX = {name: _constant(None) for name in ("mark", "range_end", "range_pop", "range_push")}
 _ACCELERATOR = {
     "current_accelerator": _constant(DEVICE),
     "current_device_index": _constant(0),
@@ -186,8 +188,7 @@ def _refusal(name: str) -> Callable[..., Any]:
 def _refused() -> dict[str, Callable[..., Any]]:
     """All public functions of `torch.cuda` without a stand-in."""
     names = set(torch.cuda.__all__) - set(_CUDA) - _WORKS_AS_IT_IS
-    functions = {name for name in names if callable(found := getattr(torch.cuda, name, None)) and hasattr(found, "__code__")}
-    return {name: _refusal(name) for name in sorted(functions)}
+    return {name: _refusal(name) for name in sorted(names) if inspect.isfunction(getattr(torch.cuda, name, None))}
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from cudagraph_doctor.graph.emulation.device import EmulatedDevice
 from cudagraph_doctor.graph.emulation.faults import WRONG_GENERATOR
-from cudagraph_doctor.graph.emulation.generators import Generator, drawing_from
+from cudagraph_doctor.graph.emulation.generators import drawing_from, is_hosts
 from cudagraph_doctor.graph.emulation.legality import check
 from cudagraph_doctor.graph.emulation.memory import Place, memory_of
 from cudagraph_doctor.graph.emulation.operators import Operator, Role, learn
@@ -35,11 +35,11 @@ class Watch(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Nothing is compiled under the emulation, and torch's wrapper for that case doubles the cost of an operator."""
+        """Nothing is compiled under the emulation, and torch's wrapper for that doubles the cost of an operator."""
         return False
 
     def __init__(self, device: EmulatedDevice) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call, unused-ignore]
         self._device = device
         self._operators: dict[Any, Operator] = {}
         self._unwraps: dict[type, bool] = {}
@@ -80,7 +80,7 @@ class Watch(TorchDispatchMode):
         on_device = reads_device or place is Place.DEVICE
         if on_device and operator.random:
             generator = operator.argument("generator", args, kwargs)
-            if isinstance(generator, Generator) and not getattr(generator, "on_device", True):
+            if generator is not None and is_hosts(generator):
                 raise RuntimeError(WRONG_GENERATOR)
         capture = self._device.recording()
         if capture is not None:
