@@ -51,6 +51,7 @@ class ModulePath:
 
     def __init__(self, roots: Mapping[str, torch.nn.Module]) -> None:
         self._paths: dict[int, str] = {}
+        self._known: list[torch.nn.Module] = []  # kept alive, so that no other module gets one of their ids
         for root, module in roots.items():
             self._learn(root, module)
         self._running: list[str] = []
@@ -72,6 +73,7 @@ class ModulePath:
             leaving.remove()
 
     def _learn(self, root: str, module: torch.nn.Module) -> None:
+        self._known.append(module)
         for path, inner in module.named_modules():
             self._paths.setdefault(id(inner), ".".join(part for part in (root, path) if part))
 
