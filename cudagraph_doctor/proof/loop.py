@@ -337,6 +337,10 @@ class RunnerSubject(LoopSubject):
         """All graphs that are still alive: which of them the runner replays is its own affair."""
         return [held for held in self._held.values() if held.live.graph() is not None]
 
+    def static_now(self, at: Planned, fresh: bool = False) -> Mapping[str, torch.Tensor]:
+        """Nothing: its static inputs are the runner's own affair, found by walking like everything else of it."""
+        return {}
+
     def roots(self) -> Mapping[str, object]:
         """See `Subject.roots`."""
         roots: dict[str, object] = {"": self.target}
