@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.traces.made_up import MadeUp
 
 _FAKE_TORCH = """
 class version:
@@ -135,3 +141,28 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str,
         return file
 
     return write
+
+
+def _beside(name: str) -> ModuleType:
+    """A module of tests/traces, by its file: the tests run from anywhere, and are no package."""
+    if name not in sys.modules:
+        file = Path(__file__).parent / "traces" / f"{name.rpartition('.')[2]}.py"
+        spec = importlib.util.spec_from_file_location(name, file)
+        assert spec and spec.loader
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+@pytest.fixture
+def made_up() -> Callable[[], MadeUp]:
+    """Makes an empty made-up decode loop, to be filled and written down as a trace."""
+    make: Callable[[], MadeUp] = _beside("made_up_traces.made_up").MadeUp
+    return make
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`pair` takes each made-up fault with its clean twin."""
+    if "pair" in metafunc.fixturenames:
+        pairs = _beside("made_up_traces.scenarios").PAIRS
+        metafunc.parametrize("pair", pairs.values(), ids=list(pairs))

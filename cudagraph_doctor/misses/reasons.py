@@ -89,6 +89,9 @@ class _Run:
         self.unit = self._tokens_per_request(decoding)
         self.lost_from = self._lost(decoding)
         self.weak = self._weak_keys(decoding)
+        last = max(self.padded, default=len(steps))
+        since = {i for i in decoding if i > last and self._would_pad(i)}
+        self.unpadded_since = since if all(rulings[i].verdict is Verdict.EAGER for i in since) else set()
 
     def miss(self, i: int) -> Miss | None:
         """The reason of step `i`."""
@@ -152,18 +155,19 @@ class _Run:
             if intended in self.buckets.sizes:
                 return Miss(Reason.BYPASSED, key, "its graph is captured and never replayed")
             return Miss(Reason.HOLE, key, f"bucket {intended} has no graph")
+        lost = self._padding_lost(i)
+        if lost >= (_LOST_AFTER if size in self.replayed_sizes else 1):
+            last = self.steps[max(self.padded)].index
+            return Miss(Reason.PADDING_OFF, key, f"padded steps were replayed up to step {last}", sure)
         if size in self.replayed_sizes or size in self.buckets.sizes or intended is not None:
             return Miss(Reason.BYPASSED, key)
         if not self.padded:
             return Miss(Reason.PADDING_OFF, key, "no step with fewer rows than its bucket was replayed", sure)
-        last = max(self.padded)
-        if last < i and all(
-            self.rulings[j].verdict is Verdict.EAGER for j in range(last + 1, len(self.steps)) if self._would_pad(j)
-        ):
-            return Miss(
-                Reason.PADDING_OFF, key, f"padded steps were replayed up to step {self.steps[last].index}", sure
-            )
         return Miss(Reason.HOLE, key, f"no bucket was used between {self._below(size)} and {fitting}", sure)
+
+    def _padding_lost(self, i: int) -> int:
+        """Steps that need padding, all eager, after the last padded replay: 0 if step `i` is not among them."""
+        return len(self.unpadded_since) if i in self.unpadded_since else 0
 
     def _capture(self, step: StepRecord, weak: str | None) -> Miss:
         if step.failures:
