@@ -1,7 +1,7 @@
 """Padding rows write a row of the cache that nobody ever reads, and the target does not say so.
 
-Most engines have such a place and no word for it. A careless tool reports state that the graph writes and eager does not;
-whether that does harm can be tried: no later step's output depends on it, apart from the rounding of the live slots.
+Most engines have such a place and no word for it. A careless tool reports state that the graph writes and eager does
+not. Whether it does harm can be tried: no later step depends on it, apart from the rounding of the live slots.
 """
 
 from __future__ import annotations
