@@ -157,11 +157,10 @@ def _(
     for row, length in enumerate(seq_lens.clamp(max=block_table.size(1) * block_size).tolist()):
         if length > 0:
             blocks = block_table[row, : -(-length // block_size)].long()
-            keys = key_cache[blocks].flatten(0, 1)[:length].float()
-            values = value_cache[blocks].flatten(0, 1)[:length].float()
+            keys = key_cache[blocks].flatten(0, 1)[:length].float().transpose(0, 1)
+            values = value_cache[blocks].flatten(0, 1)[:length].float().transpose(0, 1)
             grouped = query[row].float().unflatten(0, (kv_heads, -1))
-            weights = (torch.einsum("hgd,thd->hgt", grouped, keys) * scale).softmax(-1)
-            out[row] = torch.einsum("hgt,thd->hgd", weights, values).flatten(0, 1)
+            out[row] = ((grouped @ keys.mT * scale).softmax(-1) @ values).flatten(0, 1)
     return out
 
 
