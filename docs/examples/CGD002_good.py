@@ -4,7 +4,9 @@ from first_target import Decode
 
 
 class Counting(Decode):
-    served = 0
+    def __init__(self, device):
+        super().__init__(device)
+        self.served = 0
 
     def reset(self):
         super().reset()

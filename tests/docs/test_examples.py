@@ -19,7 +19,6 @@ PROGRAMS = {file.stem: file for file in EXAMPLES}
 BAD = [name for name in PROGRAMS if name.endswith("_bad")]
 SOUND = [name for name in PROGRAMS if not name.endswith("_bad")]
 WITHOUT = {
-    "CGD003": "kills the process",
     "CGD105": "needs streams that overlap: a GPU",
     "CGD106": "needs kernels that race or keep state: a GPU",
     "CGD107": "rounds differently in a graph: a GPU",
