@@ -26,7 +26,7 @@ from cudagraph_doctor.proof.loop import LoopSubject, RunnerSubject
 from cudagraph_doctor.proof.nodes import first_unlike
 from cudagraph_doctor.proof.probes import first_diverging_module
 from cudagraph_doctor.proof.repair import moved_names
-from cudagraph_doctor.proof.state_diff import StateDifference, state_difference
+from cudagraph_doctor.proof.state_diff import StateDifference, harmful, state_difference
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.proof.verdict import Gap, Kind, StepRecord, judge, needs_fresh
 from cudagraph_doctor.proof.wording import (
@@ -261,14 +261,15 @@ class _Collector:
 
     def _harm(self, at: Planned, record: StepRecord, eager: Result, replayed: Result) -> None:
         """Does the graph's state change what later eager steps put out?"""
-        if record.replayed.state.level is not Level.LARGE and record.replayed.state.names != {"unnamed memory": None}:
+        state = record.replayed.state
+        if not state.suspicious:
             return
         right = self.arms.go_on(at, eager.state, _HORIZON)
-        wrong = self.arms.go_on(at, replayed.state, _HORIZON)
+        wrong = self.arms.go_on(at, harmful(eager.state, replayed.state, state), _HORIZON)
         for later, (a, b) in enumerate(zip(wrong, right, strict=True), start=1):
             differences = compare(a.outputs, b.outputs, self.settings.tolerances)
             # where the state is unnamed, "large" has no meaning there: let the outputs say it
-            named = "unnamed memory" not in record.replayed.state.names
+            named = "unnamed memory" not in state.names
             if differences and (named or any(d.level is Level.LARGE for d in differences)):
                 record.harm_step = at.index + later
                 return
@@ -300,7 +301,7 @@ class _Collector:
                 graphs = zip(*(self.doctor.read(subject.held(at, fresh=now)) for now in (False, True)), strict=False)
                 record.same_nodes = all(first_unlike(a, b) is None for a, b in graphs)
             if fresh_start:
-                frozen = record.fresh_replayed.level is not Level.EQUAL
+                frozen = judge(record) is Kind.FROZEN
                 diagnosis = self.doctor.with_fresh(at, fresh, eager, record.replayed, frozen)
         elif not diagnosis.culprits and judge(record) is Kind.FROZEN and diagnosis.scene is not None:
             diagnosis = self.doctor.after_recapture(at, old, diagnosis.scene, replayed, fresh)

@@ -32,7 +32,7 @@ def _rule(code: str, name: str, severity: Severity, check: str, summary: str) ->
 _ALL = (
     _rule("CGD001", "eager-not-reproducible", Severity.NOTE, "run",
           "The same eager step, run twice from the same state, gives different results."),
-    _rule("CGD002", "incomplete-reset", Severity.WARNING, "run",
+    _rule("CGD002", "incomplete-reset", Severity.NOTE, "run",
           "reset() does not bring host or device state back to before step 0."),
     _rule("CGD003", "replay-fails", Severity.ERROR, "run",
           "A replay fails, or takes the process with it, where the same step runs eagerly."),

@@ -114,7 +114,10 @@ class Backend(Protocol):
     """"cuda" or "emulated"."""
     device: str
     """What a target is called with: "cuda" or "cpu:0"."""
-    log: GraphLog
+
+    @property
+    def log(self) -> GraphLog:
+        """Captures and replays seen so far."""
 
     def installed(self) -> AbstractContextManager[None]:
         """The hooks (or stand-ins) are in; entered before the target's module is imported."""

@@ -97,7 +97,8 @@ class Arms:
             subject.eager(at)
         subject.reset()
         host = self._host()
-        found.unrestored += [path for path in start if start[path] != host.get(path, _GONE)]
+        # what is made on first use (a cache that was None) is gone from the host values: that is no leftover
+        found.unrestored += [path for path in start if path in host and start[path] != host[path]]
         before, random = self._look(), self.memory.random_state()
         lasting = set(before)
         moved: dict[str, None] = {}
@@ -254,7 +255,9 @@ class Arms:
     def look_around(self) -> Walk:
         """Names as they are now: the target's own first, then attribute paths."""
         seen = walk(self.subject.roots())
-        seen.tensors = {**seen.tensors, **self.subject.named()}
+        given = dict(self.subject.named())
+        same = {(tensor.data_ptr(), tensor.shape) for tensor in given.values()}
+        seen.tensors = given | {n: t for n, t in seen.tensors.items() if (t.data_ptr(), t.shape) not in same}
         return seen
 
     def names_of(self, extents: set[Extent]) -> list[str]:
@@ -265,9 +268,6 @@ class Arms:
             hits = [name for name, tensor in tensors.items() if overlaps(tensor, extent)]
             names |= dict.fromkeys(hits[-1:] or ["unnamed memory"])
         return list(names)
-
-
-_GONE = object()
 
 
 def span(tensor: torch.Tensor) -> tuple[int, int]:

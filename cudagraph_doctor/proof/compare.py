@@ -73,9 +73,12 @@ class Difference:
 
 def bits(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor's bytes, contiguous, as uint8: shape (rows, bytes a row), or (1, bytes) for a scalar."""
-    flat = tensor.detach().contiguous()
-    rows = flat.shape[0] if flat.dim() else 1
-    return flat.reshape(rows, -1).view(torch.uint8) if flat.numel() else flat.new_empty((rows, 0), dtype=torch.uint8)
+    rows = tensor.shape[0] if tensor.dim() else 1
+    if not tensor.numel():
+        return tensor.new_empty((rows, 0), dtype=torch.uint8)
+    # a contiguous tensor may still have odd strides in dimensions of size 1, which `view` refuses
+    flat = tensor.detach().contiguous().as_strided((tensor.numel(),), (1,))
+    return flat.view(torch.uint8).view(rows, -1)
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -83,12 +86,17 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.shape == b.shape and a.dtype == b.dtype and torch.equal(bits(a), bits(b.to(a.device)))
 
 
+def relative_tolerance(dtype: torch.dtype) -> float:
+    """Rounding of a float dtype between two right ways to compute, relative to the largest value."""
+    return _RTOL.get(dtype, _RTOL_FP8)
+
+
 def _tolerance(path: str, dtype: torch.dtype, given: Mapping[str, Tolerance], noise: float) -> Tolerance:
     user = given.get(path) or given.get("")
     if user:
         return user
     # bf16 rounding can flip the last bits of a sum of any length; measured noise (exact against padded shape) rules
-    return Tolerance(rtol=_RTOL.get(dtype, _RTOL_FP8), atol=4 * noise)
+    return Tolerance(rtol=relative_tolerance(dtype), atol=4 * noise)
 
 
 def compare_leaf(

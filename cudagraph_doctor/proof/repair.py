@@ -61,6 +61,11 @@ class Remedy:
     notes: dict[str, object] = field(default_factory=dict)
 
     @property
+    def namesake(self) -> bool:
+        """Whether the right value comes from a tensor of the same name, rather than from a guess."""
+        return str(self.notes.get("truth", self.name)).rpartition(".")[2] == self.name.rpartition(".")[2]
+
+    @property
     def bytes(self) -> int:
         """Bytes written by it."""
         if self.buffer is not None:
@@ -222,7 +227,7 @@ def input_remedies(scene: Scene, truth: Mapping[str, torch.Tensor], at: Planned,
             found.append(
                 Remedy(cause, name, "input", _wrong_part(part, right), buffer, right, part, notes={"truth": source})
             )
-    return sorted(found, key=lambda r: str(r.notes["truth"]).rpartition(".")[2] != r.name.rpartition(".")[2])
+    return sorted(found, key=lambda remedy: not remedy.namesake)
 
 
 def _matching(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 
 from cudagraph_doctor.proof.arms import span
-from cudagraph_doctor.proof.compare import Level, compare_leaf
+from cudagraph_doctor.proof.compare import Level, relative_tolerance
 from cudagraph_doctor.proof.state import Extent
 
 _SHOWN = 16
@@ -41,8 +41,12 @@ class StateDifference:
     missing: int = 0
     other: int = 0
     """Numbers of elements (of 8-byte words where no tensor has a name)."""
+    wrong: int = 0
+    """How many of them differ by more than rounding (unnamed words count: nobody knows)."""
     places: list[Place] = field(default_factory=list)
     names: dict[str, None] = field(default_factory=dict)
+    suspicious: dict[Extent, torch.Tensor] = field(default_factory=dict)
+    """By extent, a mask of the bytes that differ by more than rounding: whether they do harm is for `harm`."""
 
     def __str__(self) -> str:
         parts = [
@@ -93,7 +97,12 @@ def state_difference(
             if bool(covered[a:b].all()):
                 continue
             covered[a:b] = True
-            _typed(found, name, tensor, low - start, (was[a:b], ref[a:b], new[a:b]), set(reserved.get(name, ())))
+            wrong = _typed(
+                found, name, tensor, low - start, (was[a:b], ref[a:b], new[a:b]), set(reserved.get(name, ()))
+            )
+            if wrong is not None:
+                mask = found.suspicious.setdefault(extent, torch.zeros_like(covered))
+                mask[a : a + wrong.numel()] |= wrong
         rest = ~covered & (ref != new)
         if bool(rest.any()):
             words = rest.nonzero().flatten() // 8
@@ -101,6 +110,9 @@ def state_difference(
             found.names["unnamed memory"] = None
             # nobody says what these bytes mean; whether they matter is for the harm test
             found.other += int(touched.numel())
+            found.wrong += int(touched.numel())
+            mask = found.suspicious.setdefault(extent, torch.zeros_like(covered))
+            mask |= rest
             found.level = max(found.level, Level.SMALL, key=_ORDER.index)
     return found
 
@@ -115,32 +127,31 @@ def _typed(
     offset: int,
     parts: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
     reserved: set[int],
-) -> None:
+) -> torch.Tensor | None:
+    """Compare one tensor's share of an extent; returns the bytes that differ by more than rounding."""
     width = tensor.element_size()
-    if any(p.numel() % width or p.data_ptr() % width for p in parts) or offset % width:
-        parts = tuple(p[: p.numel() // width * width].clone() for p in parts)  # type: ignore[assignment]
-    was, ref, new = (p.view(-1, width) for p in parts)
+    whole = parts[0].numel() // width * width
+    was, ref, new = (p[:whole].clone().view(-1, width) for p in parts)
     differs = (ref != new).any(1)
     first = offset // width
     if reserved and tensor.dim():
         row = max(1, math.prod(tensor.shape[1:]))
         rows = (torch.arange(len(differs), device=differs.device) + first) // row
-        for kept_free in reserved:
-            differs &= rows != kept_free
+        for free in reserved:
+            differs &= rows != free
     if not bool(differs.any()):
-        return
+        return None
+    found.names[name] = None
+    wrong = differs & _beyond_rounding(*(p.reshape(-1).view(tensor.dtype) for p in (new, ref)))
+    found.wrong += int(wrong.sum())
+    level = Level.LARGE if bool(wrong.any()) else Level.SMALL
+    found.level = max(found.level, level, key=_ORDER.index)
     eager_wrote, graph_wrote = (was != ref).any(1), (was != new).any(1)
     groups = {
         "extra": differs & ~eager_wrote,
         "missing": differs & eager_wrote & ~graph_wrote,
         "other": differs & eager_wrote & graph_wrote,
     }
-    found.names[name] = None
-    values = [p.reshape(-1).view(tensor.dtype) for p in (new, ref)]
-    level = compare_leaf(name, values[0].clone(), values[1].clone()).level
-    if reserved and level is not Level.EQUAL:
-        level = compare_leaf(name, values[0][differs].clone(), values[1][differs].clone()).level
-    found.level = max(found.level, level, key=_ORDER.index)
     lead = leading(tensor.shape)
     inner = max(1, math.prod(tensor.shape[lead:]))
     for kind, mask in groups.items():
@@ -148,7 +159,29 @@ def _typed(
         if not count:
             continue
         setattr(found, kind, getattr(found, kind) + count)
-        slots = torch.unique((mask.nonzero().flatten() + first) // inner)[:_SHOWN].tolist()
+        slots = torch.unique(((mask & wrong).nonzero().flatten() + first) // inner)[:_SHOWN].tolist()
         for slot in slots:
             index: tuple[int, ...] = (slot,) if lead == 1 else (slot // tensor.shape[1], slot % tensor.shape[1])
             found.places.append(Place(name, index, slot, kind))
+    return wrong.repeat_interleave(width)
+
+
+def _beyond_rounding(new: torch.Tensor, ref: torch.Tensor) -> torch.Tensor:
+    """Elements that differ by more than rounding; integers by anything."""
+    if not new.dtype.is_floating_point:
+        return torch.ones(new.shape, dtype=torch.bool, device=new.device)
+    a, b = new.to(torch.float64), ref.to(torch.float64)
+    finite = b[b.isfinite()].abs()
+    scale = float(finite.max()) if finite.numel() else 0.0
+    # not(close) rather than far: NaN is not close to anything but NaN
+    return ~(((a - b).abs() <= relative_tolerance(new.dtype) * scale) | (a.isnan() & b.isnan()) | (a == b))
+
+
+def harmful(
+    reference: Mapping[Extent, torch.Tensor], result: Mapping[Extent, torch.Tensor], found: StateDifference
+) -> dict[Extent, torch.Tensor]:
+    """The reference's state with only the suspicious bytes taken from the result: rounding stays out of it."""
+    mixed = dict(reference)
+    for extent, mask in found.suspicious.items():
+        mixed[extent] = torch.where(mask, result[extent], reference[extent])
+    return mixed
