@@ -13,10 +13,11 @@ import torch
 from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.graph.backend import Block, Edit, GraphLog, LiveGraph
 from cudagraph_doctor.graph.emulation.device import EmulatedDevice, free_memory_bytes
+from cudagraph_doctor.graph.emulation.installation import in_place
 from cudagraph_doctor.graph.emulation.memory import Place, bytes_view, place_of
-from cudagraph_doctor.graph.emulation.reading import edited, read, with_parameters
+from cudagraph_doctor.graph.emulation.parameters import patched
+from cudagraph_doctor.graph.emulation.reading import read
 from cudagraph_doctor.graph.emulation.recording import Recording
-from cudagraph_doctor.graph.emulation.torch_cuda import in_place
 from cudagraph_doctor.graph.model import CapturedGraph
 from cudagraph_doctor.graph.origins import Trace
 from cudagraph_doctor.graph.regions import Regions
@@ -66,14 +67,18 @@ class EmulatedBackend:
     def patched(self, live: LiveGraph, edits: Sequence[Edit]) -> Iterator[None]:
         """Replays inside the block run with these parameters. Raises Inconclusive if one cannot be set."""
         nodes = self._recording(live).nodes
+        missing = {edit.node for edit in edits} - set(range(len(nodes)))
+        if missing:
+            raise Inconclusive(
+                f"graph {live.ordinal} has no node {min(missing)}", seen=f"{len(nodes)} nodes", fix="read it again"
+            )
         by_node = {edit.node: [e for e in edits if e.node == edit.node] for edit in edits}
         before = {index: (nodes[index].args, nodes[index].kwargs, nodes[index].outputs) for index in by_node}
         with torch._C._DisableTorchDispatch():
-            new = {index: edited(nodes[index], some, self._device.heap) for index, some in by_node.items()}
+            new = {index: patched(nodes[index], some, self._device.heap) for index, some in by_node.items()}
         try:
-            for index, values in new.items():
-                node = nodes[index]
-                node.args, node.kwargs, node.outputs = with_parameters(node, values)
+            for index, (args, kwargs, outputs) in new.items():
+                nodes[index].args, nodes[index].kwargs, nodes[index].outputs = args, kwargs, outputs
             yield
         finally:
             for index, (args, kwargs, outputs) in before.items():

@@ -111,13 +111,13 @@ class Capture:
         with drawing_from(self._device.generator) if draws else nullcontext():
             result = operator.func(*args, **kwargs)
         self._claim(result, place)
-        if isinstance(result, (bool, int, float)):
-            return result  # the host got an answer without asking the device
         node.outputs = tuple(
             (position, tensor.detach())
             for position, tensor in enumerate(tensors_in(result))
             if memory_of(tensor) not in inputs
         )
+        if result is not None and not node.outputs and not operator.written:
+            return result  # a view, or an answer that the host has without asking the device
         if not on_device:
             self._candidates.add(len(self._nodes))
         self.tails[self._device.current_stream] = frozenset((len(self._nodes),))
@@ -151,6 +151,7 @@ class Capture:
             bytes_view(storage).copy_(copy)
         for generator, state in zip(self.generators, self._states, strict=True):
             generator.set_state(state)
+        self._saved.clear()  # an event may keep the capture alive
 
     def _freeze(self, value: Any, operator: Operator, on_device: bool) -> Any:
         """What a replay will find: device memory by address, host memory as it is now."""
@@ -169,9 +170,10 @@ class Capture:
 
     def _save(self, tensor: torch.Tensor) -> None:
         """Keep what the tensor's storage holds, the first time that it is about to be written."""
-        storage = storage_of(tensor)
-        memory = memory_of(tensor)
-        if storage is None or id(memory) in self._allocated or id(memory) in self._saved:
+        storage, memory = storage_of(tensor), memory_of(tensor)
+        if storage is None or memory is None or memory.place is Place.HOST:
+            return
+        if id(memory) in self._allocated or id(memory) in self._saved:
             return
         self._saved[id(memory)] = (storage, bytes_view(storage).clone())
 

@@ -102,4 +102,3 @@ def active() -> EmulatedDevice:
     if not _active:
         raise not_emulated("a stand-in for torch.cuda used after the run")
     return _active[-1]
-

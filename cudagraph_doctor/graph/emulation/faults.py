@@ -25,9 +25,7 @@ DEFAULT_STREAM = (
     "(However, after capture, it's ok to replay them on the default stream.)"
 )
 OTHER_STREAM = "Capture must end on the same stream it began on."
-SECOND_CAPTURE = (
-    "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new instance."
-)
+SECOND_CAPTURE = "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new instance."
 NO_NUMPY = "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
 
 

@@ -14,6 +14,7 @@ from cudagraph_doctor.graph.emulation.capture import Capture
 from cudagraph_doctor.graph.emulation.device import DEFAULT_STREAM, EmulatedDevice, active
 from cudagraph_doctor.graph.emulation.recording import Recording
 from cudagraph_doctor.graph.emulation.streams import Stream, StreamContext, synchronize
+from cudagraph_doctor.graph.emulation.watch import watching
 
 Pool = tuple[int, int]
 
@@ -35,6 +36,10 @@ def is_current_stream_capturing() -> bool:
 
 class CUDAGraph:
     """Stand-in for `torch.cuda.CUDAGraph`: records operators and runs them again."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> CUDAGraph:
+        """Takes what torch's own takes, for subclasses that pass `keep_graph` up."""
+        return super().__new__(cls)
 
     def __init__(self, keep_graph: bool = False) -> None:
         self._device: EmulatedDevice = active()
@@ -64,6 +69,8 @@ class CUDAGraph:
             raise RuntimeError(faults.SECOND_CAPTURE)
         if self._device.capture is not None:
             raise self._device.capture.fail(900, "capture_begin() while another capture is under way")
+        if not watching(self._device):
+            raise faults.not_emulated("a capture in another thread than the one that loaded the target")
         if self._device.current_stream == DEFAULT_STREAM:
             raise RuntimeError(faults.DEFAULT_STREAM)
         self._pool = self._device.new_pool() if pool is None else pool

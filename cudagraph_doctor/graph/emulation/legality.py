@@ -13,9 +13,7 @@ from cudagraph_doctor.graph.emulation.memory import Place, memory_of
 from cudagraph_doctor.graph.emulation.operators import Operator, Role
 
 
-def check(
-    capture: Capture, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any], place: Place
-) -> None:
+def check(capture: Capture, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any], place: Place) -> None:
     """Raise what torch or CUDA raises for an operator that cannot be captured; `place` is where its output goes."""
     if capture.invalid is not None and operator.launches:
         raise cuda_error(901)

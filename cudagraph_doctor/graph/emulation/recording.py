@@ -73,9 +73,7 @@ class Recording:
         generator: the device's default generator.
     """
 
-    def __init__(
-        self, nodes: list[Node], pool: str, allocated: list[Memory], generator: torch._C.Generator
-    ) -> None:
+    def __init__(self, nodes: list[Node], pool: str, allocated: list[Memory], generator: torch._C.Generator) -> None:
         self.nodes = nodes
         self.pool = pool
         self.allocated = allocated

@@ -5,28 +5,22 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch.utils._device import _device_constructors
 
-from cudagraph_doctor.graph.emulation import graphs, streams, tensors
+from cudagraph_doctor.graph.emulation import graphs, streams
 from cudagraph_doctor.graph.emulation.device import (
-    EmulatedDevice,
-    activate,
     active,
-    deactivate,
     free_memory_bytes,
     total_memory_bytes,
 )
 from cudagraph_doctor.graph.emulation.faults import not_emulated, reseeded
-from cudagraph_doctor.graph.emulation.generators import Generator
-from cudagraph_doctor.graph.emulation.watch import DEVICE, Watch
+from cudagraph_doctor.graph.emulation.watch import DEVICE
 
 NAME = "emulated device (CPU)"
-_MISSING = object()
 
 
 class DeviceContext:
@@ -104,7 +98,7 @@ def _constant(value: Any) -> Callable[..., Any]:
     return give
 
 
-_CUDA: dict[str, Any] = {
+CUDA: dict[str, Any] = {
     "CUDAGraph": graphs.CUDAGraph,
     "DeviceContext": DeviceContext,
     "Event": streams.Event,
@@ -165,8 +159,8 @@ _CUDA: dict[str, Any] = {
     "use_mem_pool": _use_mem_pool,
 }
 _WORKS_AS_IT_IS = {"check_error", "cudaStatus", "make_graphed_callables"}
-_NVTX = {name: _constant(None) for name in ("mark", "range_end", "range_pop", "range_push")}
-_ACCELERATOR = {
+NVTX = {name: _constant(0) for name in ("mark", "range_end", "range_pop", "range_push", "range_start")}
+ACCELERATOR = {
     "current_accelerator": _constant(DEVICE),
     "current_device_index": _constant(0),
     "current_stream": streams.current_stream,
@@ -185,72 +179,7 @@ def _refusal(name: str) -> Callable[..., Any]:
     return refuse
 
 
-def _refused() -> dict[str, Callable[..., Any]]:
+def refused() -> dict[str, Callable[..., Any]]:
     """All public functions of `torch.cuda` without a stand-in."""
-    names = set(torch.cuda.__all__) - set(_CUDA) - _WORKS_AS_IT_IS
+    names = set(torch.cuda.__all__) - set(CUDA) - _WORKS_AS_IT_IS
     return {name: _refusal(name) for name in sorted(names) if inspect.isfunction(getattr(torch.cuda, name, None))}
-
-
-@contextmanager
-def _replaced(owner: Any, attributes: dict[str, Any]) -> Iterator[None]:
-    """The attributes have these values inside the block; afterwards what the owner itself had before."""
-    before = {name: vars(owner).get(name, _MISSING) for name in attributes}
-    try:
-        for name, value in attributes.items():
-            setattr(owner, name, value)
-        yield
-    finally:
-        for name, value in before.items():
-            if value is not _MISSING:
-                setattr(owner, name, value)
-            elif name in vars(owner):
-                delattr(owner, name)
-
-
-@contextmanager
-def _eager_compile() -> Iterator[None]:
-    """`torch.compile` gives functions that run as they are: compiled code would pass no dispatcher."""
-    compile_, stance = torch.compile, ExitStack()
-
-    def compile_eagerly(*args: Any, **kwargs: Any) -> Any:
-        # Only now, because it imports the compiler, which takes a second.
-        stance.enter_context(torch.compiler.set_stance("force_eager"))
-        return compile_(*args, **kwargs)
-
-    with stance, _replaced(torch, {"compile": compile_eagerly}):
-        yield
-
-
-@contextmanager
-def _default_device_kept() -> Iterator[None]:
-    """The target may set a default device; afterwards it is as before."""
-    before = torch.get_default_device()
-    yield
-    if torch.get_default_device() != before:
-        torch.set_default_device(None if before == torch.device("cpu") else before)
-
-
-@contextmanager
-def in_place(device: EmulatedDevice) -> Iterator[None]:
-    """`torch.cuda` is the emulated device inside the block, in this thread; everything is put back after it."""
-    # torch remembers its own factory functions at first use; the stand-ins must not get into that memory.
-    _device_constructors()
-    with ExitStack() as stack:
-        stack.callback(setattr, graphs.graph, "default_capture_stream", None)
-        activate(device)
-        stack.callback(deactivate)
-        for owner, attributes in (
-            (torch.cuda, _refused() | _CUDA | {"default_generators": (device.generator,)}),
-            (torch.cuda.graphs, {"CUDAGraph": graphs.CUDAGraph, "graph_pool_handle": graphs.graph_pool_handle}),
-            (torch.cuda.streams, {"Stream": streams.Stream, "Event": streams.Event}),
-            (torch.cuda.nvtx, _NVTX | {"range_start": _constant(0)}),
-            (torch.accelerator, {n: v for n, v in _ACCELERATOR.items() if hasattr(torch.accelerator, n)}),
-            (torch.nn.functional, tensors.NN_FUNCTIONS),
-            (torch, tensors.FUNCTIONS | {"Generator": Generator}),
-            (torch.Tensor, tensors.METHODS),
-        ):
-            stack.enter_context(_replaced(owner, attributes))
-        stack.enter_context(_eager_compile())
-        stack.enter_context(_default_device_kept())
-        stack.enter_context(Watch(device))
-        yield

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
 from cudagraph_doctor.graph.emulation.device import EmulatedDevice
 from cudagraph_doctor.graph.emulation.faults import WRONG_GENERATOR
 from cudagraph_doctor.graph.emulation.generators import drawing_from, is_hosts
 from cudagraph_doctor.graph.emulation.legality import check
-from cudagraph_doctor.graph.emulation.memory import Place, memory_of
+from cudagraph_doctor.graph.emulation.memory import Place, memory_of, place_of
 from cudagraph_doctor.graph.emulation.operators import Operator, Role, learn
 from cudagraph_doctor.graph.emulation.recording import tensors_in
 
@@ -28,6 +28,12 @@ def means_device(device: torch.device) -> bool:
     return device.type == "cuda" or (device.type == "cpu" and device.index is not None)
 
 
+def watching(device: EmulatedDevice) -> bool:
+    """Whether the operators of the calling thread are seen: dispatch modes are a thread's own."""
+    modes = _get_current_dispatch_mode_stack()
+    return any(isinstance(mode, Watch) and mode.device is device for mode in modes)
+
+
 class Watch(TorchDispatchMode):
     """Classifies every operator's memory. Thread-local, as all dispatch modes are."""
 
@@ -40,7 +46,7 @@ class Watch(TorchDispatchMode):
 
     def __init__(self, device: EmulatedDevice) -> None:
         super().__init__()  # type: ignore[no-untyped-call, unused-ignore]
-        self._device = device
+        self.device = device
         self._operators: dict[Any, Operator] = {}
         self._unwraps: dict[type, bool] = {}
 
@@ -64,7 +70,7 @@ class Watch(TorchDispatchMode):
             if self._survey(operator, args, kwargs):
                 raise RuntimeError("cannot pin a tensor of the device: only dense CPU tensors can be pinned")
             pinned = args[0].clone(memory_format=torch.contiguous_format)
-            self._device.heap.mark(pinned, Place.PINNED)
+            self.device.heap.mark(pinned, Place.PINNED)
             return pinned
         if operator.role is Role.NOTHING:
             return None
@@ -82,21 +88,21 @@ class Watch(TorchDispatchMode):
             generator = operator.argument("generator", args, kwargs)
             if generator is not None and is_hosts(generator):
                 raise RuntimeError(WRONG_GENERATOR)
-        capture = self._device.recording()
+        capture = self.device.recording()
         if capture is not None:
             if on_device:
                 check(capture, operator, args, kwargs, place)
             return capture.run(operator, args, kwargs, on_device, place)
         if on_device and operator.random and operator.argument("generator", args, kwargs) is None:
-            with drawing_from(self._device.generator):
+            with drawing_from(self.device.generator):
                 result = operator.func(*args, **kwargs)
         else:
             result = operator.func(*args, **kwargs)
         if isinstance(result, torch.Tensor):
-            self._device.heap.mark(result, place)
+            self.device.heap.mark(result, place)
         elif result is not None:
             for tensor in tensors_in(result):
-                self._device.heap.mark(tensor, place)
+                self.device.heap.mark(tensor, place)
         return result
 
     def _dispatches_itself(self, kind: type) -> bool:
@@ -108,38 +114,29 @@ class Watch(TorchDispatchMode):
 
     def _survey(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether any argument lies on the device."""
-        found, host = False, []
-        for value in (*args, *kwargs.values()) if kwargs else args:
-            if isinstance(value, torch.Tensor):
-                memory = memory_of(value)
-                if memory is not None and memory.place is Place.DEVICE:
-                    found = True
-                elif value.dim():
-                    host.append(value)
-            elif isinstance(value, (list, tuple)):
-                for tensor in tensors_in(value):
-                    memory = memory_of(tensor)
-                    if memory is not None and memory.place is Place.DEVICE:
-                        found = True
-                    elif tensor.dim():
-                        host.append(tensor)
-        if found and host and operator.torchs and operator.role not in (Role.COPY, Role.INDEX):
-            self._adopt(host)
-        return found
+        tensors = list(tensors_in((args, kwargs)) if kwargs else tensors_in(args))
+        count = 0
+        for tensor in tensors:
+            memory = memory_of(tensor)
+            if memory is not None and memory.place is Place.DEVICE:
+                count += 1
+        mixed = 0 < count < len(tensors)
+        if mixed and operator.torchs and operator.role not in (Role.COPY, Role.INDEX):
+            written = [tensor for at, name in operator.written for tensor in tensors_in(kwargs.get(name, args[at:][:1]))]
+            self._adopt([tensor for tensor in tensors if tensor.dim()] + written)
+        return count > 0
 
     def _adopt(self, tensors: list[torch.Tensor]) -> None:
         """Host tensors in one operator with device tensors, which CUDA refuses: torch's own temporaries.
 
         Composite operators allocate "where their input is", and a tensor of the emulated device says "cpu" to C++.
         """
-        capture = self._device.recording()
+        capture = self.device.recording()
         for tensor in tensors:
-            memory = memory_of(tensor)
-            if memory is not None and memory.place is Place.PINNED:
-                continue
-            self._device.heap.move(tensor, Place.DEVICE)
-            if capture is not None:
-                capture.adopt(tensor)
+            if place_of(tensor) is not Place.PINNED:
+                self.device.heap.move(tensor, Place.DEVICE)
+                if capture is not None:
+                    capture.adopt(tensor)
 
     def _requested(self, place: Place, kwargs: dict[str, Any]) -> tuple[Place, dict[str, Any]]:
         """Where the output goes, as asked by `device=` and `pin_memory=`; and the arguments that a CPU build takes."""
