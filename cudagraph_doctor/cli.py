@@ -235,6 +235,105 @@ def buckets(
     return policy.exit_code(report, fail_on)
 
 
+class _WithCommand(click.Command):
+    """A command that takes another program's command line after `--`."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """Keep what follows `--` as it is."""
+        if "--" in args:
+            at = args.index("--")
+            context.meta["after"] = tuple(args[at + 1 :])
+            args = args[:at]
+        return super().parse_args(context, args)
+
+
+@cli.command(cls=_WithCommand)
+@click.argument("spec", default="", metavar="[SPEC]")
+@click.option(
+    "--output", "-o", "trace", required=True, type=click.Path(path_type=Path), help="The trace, without its suffix."
+)
+@click.option(
+    "--profiler",
+    type=click.Choice(["auto", "nsys", "torch"]),
+    default="auto",
+    show_default=True,
+    help="auto: nsys if there is one that works, else torch.profiler.",
+)
+@click.option(
+    "--graph-trace",
+    type=click.Choice(["graph", "node"]),
+    default="graph",
+    show_default=True,
+    help="nsys: a row a graph launch, or a row a node (slower, shows the kernels inside).",
+)
+@click.option("--steps", type=click.IntRange(min=1), default=32, show_default=True, help="Decode steps to play.")
+@click.option(
+    "--batch-sizes", metavar="N,N,...", callback=_reads(options.sizes), help="Batch sizes to play, in turn."
+)
+@click.option("--no-ranges", is_flag=True, help="Add no labels to steps and captures that have none.")
+@click.option("--scrub", is_flag=True, help="Leave out of the trace what tells of this machine and its user.")
+@click.option("--then-check", is_flag=True, help="Feed the trace to `buckets`.")
+@_running_options
+@_looking_options
+@click.pass_context
+def record(
+    context: click.Context,
+    /,
+    spec: str,
+    trace: Path,
+    profiler: str,
+    graph_trace: str,
+    no_ranges: bool,
+    scrub: bool,
+    then_check: bool,
+    target_arg: dict[str, str],
+    timeout: float,
+    fail_on: str,
+    outputs: tuple[options.Output, ...],
+    no_values: bool,
+    verbose: bool,
+    debug: bool,
+    **plain: Any,
+) -> int:
+    """Record a trace of a decode loop for `buckets`, with nsys or torch.profiler.
+
+    SPEC names a target as for `diff` (default: the bundled engine), whose loop is played with labelled steps. Or give a
+    command of your own: record -o trace -- python serve.py; its exit code is returned.
+    """
+    from cudagraph_doctor.display import for_stderr
+    from cudagraph_doctor.loader import refuse_early
+    from cudagraph_doctor.recording.record import Wanted
+    from cudagraph_doctor.recording.record import record as run
+
+    command = context.meta.get("after", ())
+    if command and spec:
+        raise click.UsageError("give a SPEC or a command after --, not both.")
+    if "after" in context.meta and not command:
+        raise click.UsageError("no command follows --.")
+    ignored = {name: plain.pop(name) for name in ("backend", "in_process")}
+    if ignored["backend"] == "emulated":
+        raise click.UsageError("an emulated loop leaves no trace of a GPU: leave --backend out.")
+    settings = Settings(
+        "record", spec or "reference:engine", target_args=target_arg, timeout_s=timeout, debug=debug, **plain
+    )
+    refuse_early(settings)
+    display = for_stderr()
+    with display:
+        recorded = run(
+            Wanted(trace, command, settings, profiler, graph_trace, not no_ranges, scrub), display.say
+        )
+    display.say(f"wrote {recorded.trace} ({recorded.how})")
+    if not then_check:
+        _output_next_step(recorded.trace)
+        return recorded.exit_code
+    from cudagraph_doctor.examine_traces import examine_traces
+    from cudagraph_doctor.misses.judged import Demands
+
+    report = examine_traces((recorded.trace,), Demands(), "", for_stderr())
+    _show(report, outputs, no_values=no_values, verbose=verbose, debug=debug)
+    return recorded.exit_code or policy.exit_code(report, fail_on)
+
+
 @cli.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @_looking_options
@@ -292,6 +391,10 @@ def init(words: tuple[str, ...], force: bool) -> None:
     output.to_stdout(
         f"Wrote {file}, a target in {form} form that works as it stands. Try it:\n\n  cudagraph-doctor diff {file}\n"
     )
+
+
+def _output_next_step(trace: Path) -> None:
+    output.to_stdout(f"Next:\n\n  cudagraph-doctor buckets {trace}\n")
 
 
 def _examine(settings: Settings) -> Report:

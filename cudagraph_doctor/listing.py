@@ -44,10 +44,10 @@ def explanation(code: str, view: View) -> str:
 
 def faults(view: View) -> str:
     """The faults that `--fault` plants, with the rule that each triggers and the culprit to be named."""
-    from cudagraph_doctor.reference_models.faults import FAULTS
+    from cudagraph_doctor.reference_models.runner_faults import ALL_FAULTS
 
     parts: list[RenderableType] = []
-    for fault in FAULTS.values():
+    for fault in ALL_FAULTS.values():
         title = Text(fault.name, "bold")
         title.append(f"  {fault.rule}, culprit {fault.culprit}, {' or '.join(fault.forms)}", "default")
         title.append("" if fault.emulated else ", on a GPU only", "default")

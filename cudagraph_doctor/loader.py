@@ -64,11 +64,11 @@ def refuse_early(settings: Settings) -> None:
             f'--fault {settings.fault} is for the bundled model, not for "{settings.spec}".',
             fix="Leave --fault out, or use the SPEC reference.",
         )
-    from cudagraph_doctor.reference_models.faults import FAULTS
+    from cudagraph_doctor.reference_models.runner_faults import ALL_FAULTS
 
-    if settings.fault not in FAULTS:
+    if settings.fault not in ALL_FAULTS:
         raise UsageError(
-            f'There is no planted fault "{settings.fault}".{spec.near(settings.fault, FAULTS)}',
+            f'There is no planted fault "{settings.fault}".{spec.near(settings.fault, ALL_FAULTS)}',
             fix="See `cudagraph-doctor faults` for their names.",
         )
 

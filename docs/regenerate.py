@@ -112,11 +112,11 @@ def rules(to_pages: str) -> str:
 
 def faults(to_pages: str) -> str:
     """All planted faults, with the rule and the culprit, and the backends that can see them."""
-    from cudagraph_doctor.reference_models.faults import FAULTS
+    from cudagraph_doctor.reference_models.runner_faults import ALL_FAULTS
 
     rows = ["| fault | what is planted | its twin | rule | culprit | form | backends that see it |"]
     rows.append("| --- | --- | --- | --- | --- | --- | --- |")
-    for fault in FAULTS.values():
+    for fault in ALL_FAULTS.values():
         link = f"[{fault.rule}]({to_pages}/{fault.rule}.md)"
         backends = "cuda, emulated" if fault.emulated else f"cuda ({fault.why_not_emulated})"
         forms = ", ".join(fault.forms)

@@ -39,7 +39,7 @@ def load(
     Raises:
         UsageError: one of these is unknown, or they do not go together.
     """
-    from cudagraph_doctor.reference_models.faults import FAULTS
+    from cudagraph_doctor.reference_models.runner_faults import ALL_FAULTS
 
     forms: tuple[str, ...] = ("loop", "engine")
     if form != "auto":
@@ -47,7 +47,7 @@ def load(
     if twin and not fault:
         raise UsageError("A twin is the clean counterpart of a fault, and no fault is named.", fix="Add --fault NAME.")
     if fault:
-        forms = FAULTS[_one_of(FAULTS, fault, "fault")].forms
+        forms = ALL_FAULTS[_one_of(ALL_FAULTS, fault, "fault")].forms
     if form == "auto":
         form = forms[0]
     if form not in forms:
@@ -57,7 +57,7 @@ def load(
 
     import torch
 
-    from cudagraph_doctor.reference_models import faulty_engine, faulty_staging, faulty_step
+    from cudagraph_doctor.reference_models import faulty_engine, faulty_runner, faulty_staging, faulty_step
     from cudagraph_doctor.reference_models.decode import PRESETS
     from cudagraph_doctor.reference_models.engine import ReferenceEngine
     from cudagraph_doctor.reference_models.loop import ReferenceLoop
@@ -71,7 +71,8 @@ def load(
     if form == "loop":
         planted = {**faulty_staging.PLANTED, **faulty_step.PLANTED}
         return (planted[fault][twin] if fault else ReferenceLoop)(*model)
-    return (faulty_engine.PLANTED[fault][twin] if fault else ReferenceEngine)(*model)
+    engines = {**faulty_engine.PLANTED, **faulty_runner.PLANTED}
+    return (engines[fault][twin] if fault else ReferenceEngine)(*model)
 
 
 def _one_of(known: Iterable[str], name: str, what: str) -> str:

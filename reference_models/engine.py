@@ -33,6 +33,7 @@ class ReferenceEngine:
     """
 
     batch_sizes = (1, 2, 3, 4, 5, 7, 8, 15, 16)
+    captured_sizes: tuple[int, ...] = tuple(BUCKETS)
     pipelined = True
 
     def __init__(
@@ -47,7 +48,7 @@ class ReferenceEngine:
             "logits": torch.zeros(MAX_ROWS, config.vocab_size, device=device, dtype=dtype),
             "tokens": torch.zeros(MAX_ROWS, device=device, dtype=torch.int64),
         }
-        self.captured: dict[tuple[int, str], torch.cuda.CUDAGraph] = {}
+        self.captured: dict[tuple[int, str], Any] = {}
         self.graphs(not enforce_eager)
 
     # what a serving loop calls
@@ -57,16 +58,8 @@ class ReferenceEngine:
         if not self.use_graphs:
             with nvtx.annotate(f"decode step={i} bs={n}"):
                 return self.finish(i, self.model(self.prepare(i, n, self.device)))
-        bucket, half = self.key(i, n)
-        with nvtx.annotate(f"decode step={i} bs={n} bucket={bucket}"):
-            self.wait_until_consumed(half)
-            with torch.cuda.stream(self.copy_stream):
-                stage(self.static[half], self.prepare(i, n, "cpu"))
-                self.staged[half].record()
-            torch.cuda.current_stream().wait_event(self.staged[half])
-            self.captured[bucket, half].replay()
-            self.consumed[half].record()
-            return self.finish(i, {name: output[:n] for name, output in self.outputs.items()})
+        with nvtx.annotate(f"decode step={i} bs={n} bucket={self.key(i, n)[0]}"):
+            return self.replay(i, n)
 
     def graphs(self, on: bool) -> None:
         """The enforce-eager switch; captures when first switched on."""
@@ -80,7 +73,7 @@ class ReferenceEngine:
 
     def key(self, i: int, n: int) -> tuple[int, str]:
         """What the graph of a step is looked up by."""
-        return next(bucket for bucket in BUCKETS if bucket >= n), HALVES[i % 2]
+        return next(bucket for bucket in self.captured_sizes if bucket >= n), HALVES[i % 2]
 
     # one step
 
@@ -88,6 +81,18 @@ class ReferenceEngine:
         """What the scheduler hands over for this step; pinned if it lies on the host and the model does not."""
         inputs = true_inputs(i, n, self.config.vocab_size, self.config.num_blocks, self.seed, device)
         return inputs.pinned() if device == "cpu" and torch.device(self.device).type == "cuda" else inputs
+
+    def replay(self, i: int, n: int) -> dict[str, torch.Tensor]:
+        """Stage a step on the copy stream, and replay its graph behind that."""
+        bucket, half = self.key(i, n)
+        self.wait_until_consumed(half)
+        with torch.cuda.stream(self.copy_stream):
+            stage(self.static[half], self.prepare(i, n, "cpu"))
+            self.staged[half].record()
+        torch.cuda.current_stream().wait_event(self.staged[half])
+        self.captured[bucket, half].replay()
+        self.consumed[half].record()
+        return self.finish(i, {name: output[:n] for name, output in self.outputs.items()})
 
     def wait_until_consumed(self, half: str) -> None:
         """The reverse edge: the copy stream must not overwrite what the replay two steps ago may still read."""
@@ -109,7 +114,7 @@ class ReferenceEngine:
         for static in self.static.values():
             stage(static, padding(0, self.device))  # so that nothing below touches the caches
         pool = torch.cuda.graph_pool_handle()
-        for bucket in reversed(BUCKETS):
+        for bucket in reversed(self.captured_sizes):
             for half in HALVES:
                 with nvtx.annotate(f"capture bucket={bucket}"):
                     self.captured[bucket, half] = self.capture(bucket, self.static[half], pool)

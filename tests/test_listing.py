@@ -41,12 +41,12 @@ def test_no_such_rule(code: str, said: str) -> None:
 
 
 def test_all_faults_are_listed() -> None:
-    from cudagraph_doctor.reference_models.faults import FAULTS
+    from cudagraph_doctor.reference_models.runner_faults import ALL_FAULTS
 
     text = listing.faults(PLAIN)
-    for fault in FAULTS.values():
+    for fault in ALL_FAULTS.values():
         assert f"{fault.name}  {fault.rule}, culprit {fault.culprit}" in " ".join(text.split()).replace(" CGD", "  CGD")
-    assert text.count("on a GPU only") == sum(not fault.emulated for fault in FAULTS.values())
+    assert text.count("on a GPU only") == sum(not fault.emulated for fault in ALL_FAULTS.values())
 
 
 def test_a_survey() -> None:
