@@ -52,7 +52,7 @@ class Faulty(sound.GptFast):
         self.generators_made = 0
 
     def graphed(self) -> Callable[[Inputs], torch.Tensor]:
-        """The faulty generator; or a sound one whose caches are set up once more when it has captured."""
+        """The faulty generator; or, once, a sound one whose caches are set up again after its capture."""
         self.generators_made += 1
         if self.fault == "input_pos":
             return PositionNotStaged(self.model, self.device).decode
@@ -60,9 +60,11 @@ class Faulty(sound.GptFast):
             return TemperatureByValue(self.model, self.device).decode
         if self.fault != "caches":
             raise ValueError(f"no fault {self.fault!r}: input_pos, temperature or caches")
+        if self.generators_made > 1:
+            return super().graphed()
+        self.model.setup_caches(self.device)
         decode = super().graphed()
-        if self.generators_made == 1:
-            self.model.setup_caches(self.device)
+        self.model.setup_caches(self.device)
         return decode
 
 
