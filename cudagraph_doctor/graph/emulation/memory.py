@@ -27,7 +27,7 @@ class Place(Enum):
 class Memory:
     """The mark on one storage."""
 
-    __slots__ = ("__weakref__", "held", "ordinal", "own", "place", "pool", "storage")
+    __slots__ = ("call", "held", "ordinal", "own", "place", "pool", "storage")
 
     def __init__(self, storage: weakref.ref[torch.UntypedStorage], place: Place, own: bool) -> None:
         self.storage = storage
@@ -38,6 +38,8 @@ class Memory:
         """Identity of a graph's pool, as text; "" outside of captures."""
         self.ordinal = 0
         """0, 1, ... in order of allocation in its capture."""
+        self.call: tuple[int, int, int] | None = None
+        """The Python instruction that allocated it, for host memory that an operator with a device argument made."""
         self.held = 0
         """How many references to the storage are a recorded graph's."""
 

@@ -98,8 +98,7 @@ def _repr(self: torch.Tensor, *, tensor_contents: str | None = None) -> str:
 
 def _deepcopy(self: torch.Tensor, memo: dict[int, Any]) -> Any:
     copied = _DEEPCOPY(self, memo)
-    if isinstance(copied, torch.Tensor) and memory_of(copied) is None:
-        active().heap.mark(copied, place_of(self) or Place.HOST)
+    active().heap.move(copied, place_of(self) or Place.HOST)
     return copied
 
 
@@ -113,12 +112,12 @@ def _made(
     """A tensor from Python data, put where it was asked for."""
     if not means_device(device):
         tensor = make(data, **kwargs) if device.type in ("cpu", "cuda") else make(data, device=device, **kwargs)
-        active().heap.mark(tensor, Place.PINNED if pinned else Place.HOST)
+        active().heap.move(tensor, Place.PINNED if pinned else Place.HOST)
         return tensor
     if active().recording() is not None:
         raise RuntimeError(faults.PAGEABLE_COPY)
     tensor = make(data, device=HOST, **kwargs)
-    active().heap.mark(tensor, Place.DEVICE)
+    active().heap.move(tensor, Place.DEVICE)
     return tensor
 
 

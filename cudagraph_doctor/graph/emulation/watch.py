@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,14 @@ def watching(device: EmulatedDevice) -> bool:
     """Whether the operators of the calling thread are seen: dispatch modes are a thread's own."""
     modes = _get_current_dispatch_mode_stack()
     return any(isinstance(mode, Watch) and mode.device is device for mode in modes)
+
+
+def _running_call() -> tuple[int, int, int]:
+    """Identifies the Python instruction that led to the operator that is being dispatched."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__") == __name__:
+        frame = frame.f_back
+    return id(frame), id(frame.f_code), frame.f_lasti
 
 
 class Watch(TorchDispatchMode):
@@ -92,14 +101,16 @@ class Watch(TorchDispatchMode):
         if capture is not None:
             if on_device:
                 check(capture, operator, args, kwargs, place)
-            return capture.run(operator, args, kwargs, on_device, place)
-        if on_device and operator.random and operator.argument("generator", args, kwargs) is None:
+            result = capture.run(operator, args, kwargs, on_device, place)
+        elif on_device and operator.random and operator.argument("generator", args, kwargs) is None:
             with drawing_from(self.device.generator):
                 result = operator.func(*args, **kwargs)
         else:
             result = operator.func(*args, **kwargs)
         if isinstance(result, torch.Tensor):
-            self.device.heap.mark(result, place)
+            memory = self.device.heap.mark(result, place)
+            if place is Place.HOST and operator.takes_device and memory is not None and memory.call is None:
+                memory.call = _running_call()
         elif result is not None:
             for tensor in tensors_in(result):
                 self.device.heap.mark(tensor, place)
@@ -120,23 +131,33 @@ class Watch(TorchDispatchMode):
             memory = memory_of(tensor)
             if memory is not None and memory.place is Place.DEVICE:
                 count += 1
-        mixed = 0 < count < len(tensors)
-        if mixed and operator.torchs and operator.role not in (Role.COPY, Role.INDEX):
-            written = [tensor for at, name in operator.written for tensor in tensors_in(kwargs.get(name, args[at:][:1]))]
-            self._adopt([tensor for tensor in tensors if tensor.dim()] + written)
+        if 0 < count < len(tensors) and operator.torchs:
+            for tensor in self._temporaries(operator, args, kwargs, tensors):
+                self._adopt(tensor)
         return count > 0
 
-    def _adopt(self, tensors: list[torch.Tensor]) -> None:
-        """Host tensors in one operator with device tensors, which CUDA refuses: torch's own temporaries.
+    def _temporaries(
+        self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[torch.Tensor]
+    ) -> list[torch.Tensor]:
+        """Host tensors in one operator with device tensors that were meant for the device.
 
-        Composite operators allocate "where their input is", and a tensor of the emulated device says "cpu" to C++.
+        torch's composite operators allocate "where their input is", and a tensor of the emulated device says "cpu" to
+        C++. Where host tensors are legal (copies, indices), it tells them apart that such a temporary was made by the
+        very Python instruction that is running; elsewhere CUDA refuses a host tensor that is not a scalar.
         """
-        capture = self.device.recording()
-        for tensor in tensors:
-            if place_of(tensor) is not Place.PINNED:
-                self.device.heap.move(tensor, Place.DEVICE)
-                if capture is not None:
-                    capture.adopt(tensor)
+        if operator.role in (Role.COPY, Role.INDEX):
+            call = _running_call()
+            memories = [(tensor, memory_of(tensor)) for tensor in tensors]
+            return [tensor for tensor, memory in memories if memory is not None and memory.call == call]
+        written = [tensor for at, name in operator.written for tensor in tensors_in(kwargs.get(name, args[at:][:1]))]
+        return [tensor for tensor in tensors if tensor.dim()] + written
+
+    def _adopt(self, tensor: torch.Tensor) -> None:
+        if place_of(tensor) is not Place.PINNED:
+            self.device.heap.move(tensor, Place.DEVICE)
+            capture = self.device.recording()
+            if capture is not None:
+                capture.adopt(tensor)
 
     def _requested(self, place: Place, kwargs: dict[str, Any]) -> tuple[Place, dict[str, Any]]:
         """Where the output goes, as asked by `device=` and `pin_memory=`; and the arguments that a CPU build takes."""
