@@ -85,7 +85,7 @@ _ALL = (
     Fault(
         name="kept-output-overwritten",
         rule="CGD104",
-        culprit="logits",
+        culprit="kept",
         summary="The engine keeps a view of a step's logits for a penalty in the next step, which overwrites them.",
         twin="It keeps a clone.",
         forms=("engine",),
@@ -100,7 +100,7 @@ _ALL = (
     Fault(
         name="metadata-recreated",
         rule="CGD101",
-        culprit="metadata.",
+        culprit="metadata",
         summary="Staging makes a new metadata object each step, with new slot_mapping, block_table and seq_lens.",
         twin="It refreshes the tensors of the metadata object that was captured.",
     ),
