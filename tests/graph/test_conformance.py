@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import torch
@@ -40,6 +41,10 @@ def device(request: pytest.FixtureRequest) -> Iterator[str]:
     """What a target would be called with."""
     with request.param() as name:
         yield name
+
+
+def attend(x: torch.Tensor, causal: bool) -> torch.Tensor:
+    return torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=causal)
 
 
 class Tensors:
@@ -142,10 +147,8 @@ ALLOWED: dict[str, Callable[[Tensors], object]] = {
     "matmul": lambda t: t.floats.view(2, 3) @ t.floats.view(3, 2),
     "linear": lambda t: torch.nn.functional.linear(t.floats.view(2, 3), t.floats.view(2, 3), t.floats[:2]),
     "softmax": lambda t: t.floats.softmax(0),
-    "attention": lambda t: torch.nn.functional.scaled_dot_product_attention(*[t.floats.view(1, 1, 3, 2)] * 3),
-    "causal attention": lambda t: torch.nn.functional.scaled_dot_product_attention(
-        *[t.floats.view(1, 1, 3, 2)] * 3, is_causal=True
-    ),
+    "attention": lambda t: attend(t.floats.view(1, 1, 3, 2), False),
+    "causal attention": lambda t: attend(t.floats.view(1, 1, 3, 2), True),
     "embedding": lambda t: torch.nn.functional.embedding(t.ints, t.floats.view(3, 2)),
     "layer_norm": lambda t: torch.nn.functional.layer_norm(t.floats, (6,)),
     "index by device indices": lambda t: t.floats[t.ints],
@@ -428,6 +431,6 @@ def test_graphs_of_one_pool(device: str) -> None:
 def test_make_graphed_callables(device: str) -> None:
     layer = torch.nn.Linear(3, 2, device=device).requires_grad_(False)
     sample = torch.zeros(1, 3, device=device)
-    graphed = torch.cuda.make_graphed_callables(layer.forward, (sample,))
+    graphed: Any = torch.cuda.make_graphed_callables(layer.forward, (sample,))
     x = torch.ones(1, 3, device=device)
     assert torch.equal(graphed(x), layer(x))

@@ -50,6 +50,9 @@ class Stream:
         """Nothing to wait for. Raises in a capture, as under CUDA."""
         active().forbid_in_capture("Stream.synchronize()", self.cuda_stream)
 
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return (0, self.cuda_stream)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stream) and other.cuda_stream == self.cuda_stream
 

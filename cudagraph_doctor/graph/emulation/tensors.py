@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
 
 from cudagraph_doctor.graph.emulation import faults
 from cudagraph_doctor.graph.emulation.device import active
@@ -103,7 +105,12 @@ def _deepcopy(self: torch.Tensor, memo: dict[int, Any]) -> Any:
 
 
 def _default_device() -> torch.device:
-    return torch.get_default_device()
+    """The default device that is set; `torch.get_default_device` would make a tensor to find out."""
+    for mode in reversed(_get_current_function_mode_stack()):
+        if isinstance(mode, DeviceContext):
+            device: torch.device = mode.device
+            return device
+    return HOST
 
 
 def _made(

@@ -18,7 +18,6 @@ from cudagraph_doctor.graph.emulation.device import (
     total_memory_bytes,
 )
 from cudagraph_doctor.graph.emulation.faults import not_emulated, reseeded
-from cudagraph_doctor.graph.emulation.watch import DEVICE
 
 NAME = "emulated device (CPU)"
 
@@ -161,7 +160,7 @@ CUDA: dict[str, Any] = {
 _WORKS_AS_IT_IS = {"check_error", "cudaStatus", "make_graphed_callables"}
 NVTX = {name: _constant(0) for name in ("mark", "range_end", "range_pop", "range_push", "range_start")}
 ACCELERATOR = {
-    "current_accelerator": _constant(DEVICE),
+    "current_accelerator": _constant(torch.device("cuda")),
     "current_device_index": _constant(0),
     "current_stream": streams.current_stream,
     "device_count": _constant(1),

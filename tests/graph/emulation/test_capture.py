@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -11,14 +12,14 @@ from cudagraph_doctor.graph.emulated import EmulatedBackend
 from cudagraph_doctor.graph.emulation.recording import Node
 
 DEVICE = "cpu:0"
-Capture = Callable[[Callable[[], object]], torch.cuda.CUDAGraph]
+Capture = Callable[[Callable[[], object]], Any]
 
 
-def names(graph: torch.cuda.CUDAGraph) -> list[str]:
+def names(graph: Any) -> list[str]:
     return [node.operator.name for node in graph.recording.nodes]
 
 
-def nodes(graph: torch.cuda.CUDAGraph) -> list[Node]:
+def nodes(graph: Any) -> list[Node]:
     found: list[Node] = graph.recording.nodes
     return found
 
@@ -125,11 +126,13 @@ def test_edges_pass_over_host_operators(capture: Capture) -> None:
 def test_the_fork_is_named_when_it_is_not_joined(backend: EmulatedBackend) -> None:
     x = torch.zeros(2, device=DEVICE)
     side = torch.cuda.Stream()
-    with pytest.raises(RuntimeError, match=r"unjoined work\nstream .*, forked at .*test_capture.py:"):
-        with torch.cuda.graph(torch.cuda.CUDAGraph()):
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                x.add_(1)
+    with (
+        pytest.raises(RuntimeError, match=r"unjoined work\nstream .*, forked at .*test_capture.py:"),
+        torch.cuda.graph(torch.cuda.CUDAGraph()),
+    ):
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            x.add_(1)
     torch.cuda.set_stream(torch.cuda.default_stream())
     assert x.tolist() == [0, 0]
 
@@ -166,7 +169,7 @@ def test_origins_have_line_module_and_operator(backend: EmulatedBackend) -> None
 
     model = torch.nn.Sequential(torch.nn.Identity(), torch.nn.Sequential(Block()))
     x = torch.zeros(2, device=DEVICE)
-    graph = torch.cuda.CUDAGraph()
+    graph: Any = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         y = model(x)
         y += 1
@@ -195,7 +198,7 @@ def test_the_doctors_own_captures_have_no_line(backend: EmulatedBackend) -> None
 
 def test_the_doctors_own_memory_in_a_capture_is_recorded_too(backend: EmulatedBackend) -> None:
     x = torch.zeros(2, device=DEVICE)
-    graph = torch.cuda.CUDAGraph()
+    graph: Any = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         y = x + 1
         with backend.own_memory():

@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import gc
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from cudagraph_doctor.graph.emulated import EmulatedBackend
 from cudagraph_doctor.graph.emulation.memory import Heap, Place, bytes_view, memory_of, place_of, storage_of
 
-Capture = Callable[[Callable[[], object]], torch.cuda.CUDAGraph]
+Capture = Callable[[Callable[[], object]], Any]
 
 
 def addresses(backend: EmulatedBackend) -> set[int]:
@@ -89,7 +90,12 @@ def test_bytes_view_writes_through() -> None:
 
 def test_memory_that_only_a_graph_refers_to_counts_as_freed(backend: EmulatedBackend, capture: Capture) -> None:
     x, kept = torch.ones(5, device="cpu:0"), torch.zeros(5, device="cpu:0")
-    graph = capture(lambda: kept.copy_(x).add_(x))
+
+    def step(x: torch.Tensor = x) -> None:
+        kept.copy_(x).add_(x)
+
+    graph = capture(step)
+    del step
     memory, address = memory_of(x), x.data_ptr()
     assert memory is not None and address in addresses(backend)
     del x
