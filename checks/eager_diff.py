@@ -22,10 +22,11 @@ from cudagraph_doctor.proof.compare import Level, compare
 from cudagraph_doctor.proof.diagnose import Diagnosis, Doctor
 from cudagraph_doctor.proof.engine import EngineSubject
 from cudagraph_doctor.proof.free_run import free_run_findings
-from cudagraph_doctor.proof.loop import LoopSubject, RunnerSubject
+from cudagraph_doctor.proof.loop import LoopSubject
 from cudagraph_doctor.proof.nodes import first_unlike
 from cudagraph_doctor.proof.probes import first_diverging_module
 from cudagraph_doctor.proof.repair import moved_names
+from cudagraph_doctor.proof.runner import RunnerSubject
 from cudagraph_doctor.proof.state_diff import StateDifference, harmful, state_difference
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.proof.verdict import Gap, Kind, StepRecord, judge, needs_fresh

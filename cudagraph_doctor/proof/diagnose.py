@@ -228,11 +228,13 @@ class Doctor:
             except DoctorError:  # a node that cannot be patched
                 return False
 
+        together = [*_one_each(others), *baked]
         if baked and good(baked):
             found.culprits = _smallest(baked, good)
-        elif baked and others and good([*_one_each(others), *baked]):
-            # a by-value parameter and an input at once: two faults
-            found.culprits = _smallest([*_one_each(others), *baked], good)
+        elif baked and others and good(together):  # a by-value parameter and an input at once: two faults
+            found.culprits = _smallest(together, good)
+        else:  # one that cannot be set spoils the lot
+            found.culprits = next(([remedy] for remedy in baked if good([remedy])), [])
         found.confirmed = bool(found.culprits)
         return found
 

@@ -153,13 +153,9 @@ def _ordering(arms: Arms, plan: Sequence[Planned], first: list[Outputs], progres
         if at is None:
             return []
         wrong_at.append(at)
-    # the host may have moved on to the other buffer by then: watch what each replay read, not what it should have
-    names = [
-        name
-        for a, b in zip(waiting, delayed, strict=False)
-        for name in a
-        if name in b and not torch.equal(a[name], b[name])
-    ]
+    # the first replay that read something else names the input; what differs later may follow from its output
+    late = ([n for n in a if n in b and not torch.equal(a[n], b[n])] for a, b in zip(waiting, delayed, strict=False))
+    names = next((some for some in late if some), [])
     name = names[0] if names else ""
     step = plan[min(wrong_at)]
     detail = "written for a later step while a replay still reads it" if name else ""
@@ -181,7 +177,7 @@ def _ordering(arms: Arms, plan: Sequence[Planned], first: list[Outputs], progres
             evidence={
                 "wrong": f"{_TIMES} of {_TIMES} delayed runs",
                 "control": "0 of 2 runs that waited after each step",
-                "inputs_read_too_late": list(dict.fromkeys(names))[:8],
+                "inputs_read_too_late": names[:8],
             },
         )
     ]

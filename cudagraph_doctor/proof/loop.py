@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -275,78 +275,6 @@ class LoopSubject:
         """See `Subject.reserved`."""
         give = getattr(self.target, "reserved", None)
         return dict(give()) if give else {}
-
-
-class RunnerSubject(LoopSubject):
-    """A LoopTarget whose own runner (`graphed()`) captures and replays."""
-
-    def __init__(self, target: Any, backend: Backend) -> None:
-        super().__init__(target, backend)
-        self.form = "loop with its own runner"
-        self._runner: Callable[[Any], Any] | None = None
-        self._fresh_runner: Callable[[Any], Any] | None = None
-        self._held: dict[int, Held] = {}
-        """By ordinal of the graph."""
-
-    def _watch(self) -> Any:
-        def captured(live: LiveGraph) -> None:
-            around = {**walk(self.roots()).tensors, **self.named()}
-            self._held[live.ordinal] = hold(live, around)
-
-        return self._backend.log.listening(captured=captured)
-
-    def capture_all(self, plan: Sequence[Planned]) -> None:
-        """Make the runner and let it meet every bucket twice, at a step outside the plan: some record lazily."""
-        beyond = 1 + max(at.step for at in plan)
-        with self._watch():
-            self._runner = self.target.graphed()
-            for bucket in sorted({at.key for at in plan if at.key is not None}, reverse=True):  # type: ignore[type-var]
-                for _ in range(2):
-                    self._runner(self._fresh_inputs(beyond, bucket))  # type: ignore[arg-type]
-
-    def recapture(self, at: Planned) -> None:
-        """See `Subject.recapture`. Raises Inconclusive if a new runner captures nothing."""
-        before = len(self._backend.log.graphs)
-        with self._watch():
-            self._fresh_runner = self.target.graphed()
-            self._fresh_runner(self._fresh_inputs(at.step, at.rows))
-        if len(self._backend.log.graphs) == before:
-            self._fresh_runner = None
-            self.can_recapture = False
-            raise Inconclusive(
-                "a second call of graphed() captured nothing, so there is no graph captured now to compare with",
-                fix="let graphed() return a new runner with graphs of its own each time",
-            )
-
-    def drop_fresh(self) -> None:
-        """See `Subject.drop_fresh`."""
-        self._fresh_runner = None
-
-    def replayed(self, at: Planned) -> Outputs:
-        """See `Subject.replayed`."""
-        assert self._runner is not None
-        with self._watch():
-            return self._live_rows(self._runner(self._fresh_inputs(at.step, at.rows)), at)
-
-    def fresh(self, at: Planned) -> Outputs:
-        """See `Subject.fresh`."""
-        assert self._fresh_runner is not None
-        return self._live_rows(self._fresh_runner(self._fresh_inputs(at.step, at.rows)), at)
-
-    def held(self, at: Planned, fresh: bool = False) -> list[Held]:
-        """All graphs that are still alive: which of them the runner replays is its own affair."""
-        return [held for held in self._held.values() if held.live.graph() is not None]
-
-    def static_now(self, at: Planned, fresh: bool = False) -> Mapping[str, torch.Tensor]:
-        """Nothing: its static inputs are the runner's own affair, found by walking like everything else of it."""
-        return {}
-
-    def roots(self) -> Mapping[str, object]:
-        """See `Subject.roots`."""
-        roots: dict[str, object] = {"": self.target}
-        if self._runner is not None:
-            roots["runner"] = self._runner
-        return roots
 
 
 def default_update(static: Any, fresh: Any) -> None:

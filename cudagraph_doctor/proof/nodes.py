@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cudagraph_doctor.graph.backend import Edit, LiveGraph
-from cudagraph_doctor.graph.model import CapturedGraph, GraphNode, NodeKind, Param
+from cudagraph_doctor.graph.model import CapturedGraph, GraphNode, NodeKind, Param, Region
 from cudagraph_doctor.proof.repair import Cause, Remedy
 
 _OWN = ("pool", "input", "freed", "unnamed")
@@ -61,6 +61,14 @@ def baked_remedies(live: LiveGraph, old: CapturedGraph, new: CapturedGraph) -> l
             edit = _edit(a.index, p, q)
             if edit is None:
                 continue
+            region = _moved(edit, p, q)
+            if region is not None:  # an address: what it belongs to says more than its bytes
+                moved = found.setdefault(
+                    ("moved", region.kind, region.name),
+                    Remedy(Cause.REBOUND, region.name, region.kind, notes={"kernel": a.name}),
+                )
+                moved.edits += ((live, edit),)
+                continue
             was, expected = _values(p, q, edit)
             name = _name(a, p)
             remedy = found.setdefault(
@@ -86,6 +94,15 @@ def _edit(node: int, old: Param, new: Param) -> Edit | None:
         if not named or (a is not None and a.region == b.region and a.address == b.address):  # type: ignore[union-attr]
             data[offset : offset + 8] = old.data[offset : offset + 8]
     return Edit(node, old.index, bytes(data)) if bytes(data) != old.data else None
+
+
+def _moved(edit: Edit, old: Param, new: Param) -> Region | None:
+    """What the parameter points at now, if nothing but one of its addresses would be changed."""
+    for pointer in new.pointers:
+        word = slice(pointer.offset, pointer.offset + 8)
+        if old.data[word] != edit.data[word] == new.data[word] and pointer.region.kind not in _OWN:
+            return pointer.region
+    return None
 
 
 def _name(node: GraphNode, param: Param) -> str:

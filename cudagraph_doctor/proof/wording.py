@@ -203,11 +203,19 @@ def _of_remedies(case: Case, remedies: list[Remedy], draft: _Draft) -> Finding:
     return draft.about(
         code,
         Proof.CONFIRMED if case.diagnosis.confirmed else Proof.MEASURED,
-        Culprit(first.kind, name, first.where or (names if len(remedies) > 1 else ""), captured, expected),
+        Culprit(first.kind, name, _detail(case, remedies), captured, expected),
         f"{what}: {_effect(case)}. Step {case.at.step}, {case.at.rows} rows: {healed}.",
         _FIXES[first.cause].format(last=first.name.rpartition(".")[2]),
         {"cause": first.cause.value, "healed_by": healed, "remedies_tried": case.diagnosis.tried},
     )
+
+
+def _detail(case: Case, remedies: list[Remedy]) -> str:
+    launched = case.places.launched
+    if remedies[0].edits and launched is not None:
+        where = f" in {launched.module}" if launched.module else ""
+        return f"launched by {launched.operator or 'no operator'}{where}"
+    return remedies[0].where or (", ".join(f"`{r.name}`" for r in remedies) if len(remedies) > 1 else "")
 
 
 def _node_culprit(diagnosis: Diagnosis, launched: Origin | None) -> Culprit:

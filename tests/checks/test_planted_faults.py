@@ -33,7 +33,8 @@ def check_found(name: str, outcome: Outcome) -> Finding:
     assert outcome.status is Status.FOUND
     assert [(f.code, f.proof) for f in spoken] == [(fault.rule, spoken[0].proof)], [f.message for f in spoken]
     assert spoken[0].proof is not Proof.SUSPECTED
-    assert spoken[0].culprit is not None and fault.culprit in spoken[0].culprit.name
+    culprit = spoken[0].culprit
+    assert culprit is not None and fault.culprit in f"{culprit.name}, {culprit.detail}"
     assert spoken[0].fix
     return spoken[0]
 
