@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from cudagraph_doctor.misses import reasons, sizes
 from cudagraph_doctor.misses.reasons import Miss
@@ -97,9 +98,9 @@ def judge_all(traces: Sequence[Trace], demands: Demands) -> Run:
     for trace in traces:
         offset = len(lanes)
         lanes += trace.lanes
-        records += [dataclasses.replace(step, lane=step.lane + offset) for step in trace.steps]
-        captures += [dataclasses.replace(capture, lane=capture.lane + offset) for capture in trace.captures]
-        gaps += [dataclasses.replace(gap, lane=gap.lane + offset) for gap in trace.gaps]
+        records += _moved(trace.steps, offset)
+        captures += _moved(trace.captures, offset)
+        gaps += _moved(trace.gaps, offset)
     usual = usual_launches(records)
     if demands.expect_launches is not None:
         usual = {record.label.form: demands.expect_launches for record in records}
@@ -125,3 +126,11 @@ def judge_all(traces: Sequence[Trace], demands: Demands) -> Run:
         buckets,
         usual,
     )
+
+
+_R = TypeVar("_R", StepRecord, CaptureRecord, Gap)
+
+
+def _moved(records: Sequence[_R], offset: int) -> Sequence[_R]:
+    """Lanes of a later trace come after those of the earlier ones."""
+    return [dataclasses.replace(record, lane=record.lane + offset) for record in records] if offset else records

@@ -236,12 +236,13 @@ class _Run:
         """The step from which on nothing is replayed, in a lane that replayed the same sizes before."""
         if len({self.steps[i].lane for i in decoding}) != 1 or not self.replays:
             return None
-        after = [i for i in decoding if i > max(self.replays)]
+        last = max(self.replays)
+        after = [i for i in decoding if i > last]
         again = [i for i in after if self.steps[i].label.size in self.replayed_sizes]
         exact_only = {self.steps[i].label.size for i in after} & set(self.buckets.sizes)
         if len(after) < _LOST_AFTER or not again or (self.buckets.exact and not exact_only):
             return None
-        before = [i for i in decoding if i <= max(self.replays) and self.steps[i].label.size in self.replayed_sizes]
+        before = [i for i in decoding if i <= last and self.steps[i].label.size in self.replayed_sizes]
         eager_before = sum(self.rulings[i].verdict is Verdict.EAGER for i in before)
         return after[0] if not eager_before else None
 

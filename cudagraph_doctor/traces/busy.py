@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-_BUDGET_ROWS = 400_000
+_BUDGET_ROWS = 100_000
 """Rows that are overlaid in Python at most; beyond that, steps spread evenly over the trace are."""
 
 Interval = tuple[int, int]
@@ -15,16 +15,27 @@ Interval = tuple[int, int]
 
 def gpu_times(database: sqlite3.Connection) -> dict[int, dict[str, Any]]:
     """For each step the GPU fields of `StepRecord`: what its launches, copies and fills kept the GPU busy with."""
-    by_stream: dict[int, list[tuple[Any, int, int, int]]] = defaultdict(list)
-    for step, stream, busy, start, end in database.execute(
-        "SELECT c.step, a.stream, sum(a.busy), min(a.start), max(a.end) FROM call c JOIN activity a"
-        " ON a.process = c.process AND a.correlation = c.correlation"
-        " WHERE c.step IS NOT NULL AND a.start IS NOT NULL AND a.end IS NOT NULL GROUP BY c.step, a.stream"
-    ):
-        by_stream[step].append((stream, busy, start, end))
-    several = [step for step, streams in by_stream.items() if _may_overlap(streams)]
+    sums = database.execute(
+        "SELECT c.step, sum(a.busy), min(a.start), max(a.end), min(a.stream), max(a.last_stream)"
+        " FROM call c JOIN activity a ON a.process = c.process AND a.correlation = c.correlation"
+        " WHERE c.step IS NOT NULL AND a.start IS NOT NULL AND a.end IS NOT NULL GROUP BY c.step"
+    ).fetchall()
+    # One stream, and no more work than fits: nothing ran at the same time, and the sum is exact.
+    several = [step for step, busy, start, end, low, high in sums if low != high or busy > end - start]
     overlaid = _overlaid(database, several)
-    return {step: _fields(streams, overlaid.get(step), step in several) for step, streams in by_stream.items()}
+    times = {}
+    for step, busy, start, end, low, high in sums:
+        covered, overlap, streams = overlaid.get(step, (min(busy, end - start), None, 1 if low == high else 2))
+        exact = step in overlaid or (low == high and busy <= end - start)
+        times[step] = {
+            "gpu_start_ns": start,
+            "gpu_end_ns": end,
+            "gpu_busy_ns": covered,
+            "busy_exact": exact,
+            "streams": streams,
+            "overlap": overlap,
+        }
+    return times
 
 
 def union(intervals: Iterable[Interval]) -> int:
@@ -40,31 +51,8 @@ def union(intervals: Iterable[Interval]) -> int:
     return covered
 
 
-def _may_overlap(streams: list[tuple[Any, int, int, int]]) -> bool:
-    """Several streams whose spans overlap, or one with more work than its span holds."""
-    spans = sorted((start, end) for _, _, start, end in streams)
-    apart = all(spans[i][1] <= spans[i + 1][0] for i in range(len(spans) - 1))
-    return not apart or any(busy > end - start for _, busy, start, end in streams)
-
-
-def _fields(
-    streams: list[tuple[Any, int, int, int]], overlaid: tuple[int, float | None] | None, several: bool
-) -> dict[str, Any]:
-    start, end = min(s[2] for s in streams), max(s[3] for s in streams)
-    total = sum(s[1] for s in streams)
-    busy, overlap = overlaid or (min(total, end - start), 0.0 if len(streams) > 1 and not several else None)
-    return {
-        "gpu_start_ns": start,
-        "gpu_end_ns": end,
-        "gpu_busy_ns": busy,
-        "busy_exact": overlaid is not None or not several,
-        "streams": len(streams),
-        "overlap": overlap,
-    }
-
-
-def _overlaid(database: sqlite3.Connection, steps: list[int]) -> dict[int, tuple[int, float | None]]:
-    """(time covered, overlap of the two busiest streams) of as many of the steps as the budget allows."""
+def _overlaid(database: sqlite3.Connection, steps: list[int]) -> dict[int, tuple[int, float | None, int]]:
+    """(time covered, overlap of the two busiest streams, streams) of as many of the steps as the budget allows."""
     if not steps:
         return {}
     database.execute("CREATE TEMP TABLE wanted (step INTEGER PRIMARY KEY)")
@@ -86,7 +74,8 @@ def _overlaid(database: sqlite3.Connection, steps: list[int]) -> dict[int, tuple
         for origin, first, last, _ in pieces[step]:
             for stream, start, end in _single(database, step, origin, first, last):
                 streams[stream].append((start, end))
-        found[step] = union(i for s in streams.values() for i in s), _overlap(list(streams.values()))
+        covered = union(interval for stream in streams.values() for interval in stream)
+        found[step] = covered, _overlap(list(streams.values())), len(streams)
     return found
 
 

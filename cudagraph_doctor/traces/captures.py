@@ -76,7 +76,7 @@ def link(
     windows: list[Window],
     labelled: list[CaptureLabel],
     made: list[GraphMade],
-    name_of: Callable[[int], str],
+    api_name: Callable[[int], str],
 ) -> CaptureLinks:
     """Give each window its launches, its error, its graphs (made on its thread before the next capture), its label."""
     for window in windows:
@@ -86,7 +86,7 @@ def link(
             (window.thread, window.start, window.end),
         ).fetchone()
         if failed:
-            window.error = describe_error(name_of(failed[0]), failed[1])
+            window.error = describe_error(api_name(failed[0]), failed[1])
         (window.launches,) = database.execute(
             f"SELECT count(*) FROM call WHERE thread = ? AND start BETWEEN ? AND ? AND kind = {Kind.LAUNCH}",
             (window.thread, window.start, window.end),

@@ -5,9 +5,8 @@ The sums are SQL; what is left in Python is one pass over the steps. Next on the
 
 from __future__ import annotations
 
-import dataclasses
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +73,7 @@ class _Collector:
         )
         steps, steps_from = self._steps()
         self._assign(steps)
-        links = link(database, windows, source.capture_labels, source.made, source.name_of)
+        links = link(database, windows, source.capture_labels, source.made, source.api_name)
         self._lanes = {process: i for i, process in enumerate(self._processes(steps))}
         database.execute("CREATE INDEX activity_call ON activity (process, correlation)")
         records = self._records(steps, links)
@@ -165,6 +164,9 @@ class _Collector:
             graphs, without_rows = launched.get(i, ((), 0))
             in_graphs, from_others, unexplained = kernels.get(i, (0, 0, 0))
             count = counts.get(i, {})
+            inside, inside_from = self._kernels_inside(
+                count.get("graph_launches", 0), graphs, without_rows, step.process, in_graphs, links
+            )
             counted: dict[str, Any] = {
                 **count,
                 "loose_launches": count.get("loose_launches", 0) + from_others,
@@ -178,6 +180,8 @@ class _Collector:
                 step.start,
                 step.end,
                 whole=step.whole and step.end >= (window[0] or 0) and step.start <= (window[1] or 0),
+                graph_kernels=inside,
+                graph_kernels_from=inside_from,
                 launches_without_rows=without_rows,
                 unexplained=unexplained,
                 graphs=graphs,
@@ -185,19 +189,19 @@ class _Collector:
                 failures=failures.get(i, ()),
                 **counted,
             )
-            records.append(self._with_kernels(record, step.process, in_graphs, links))
+            records.append(record)
         return records
 
-    def _with_kernels(self, record: StepRecord, process: int, seen: int, links: CaptureLinks) -> StepRecord:
-        """Kernels inside its graphs: as they ran, else as they were counted while captured, else not known."""
-        if not record.graph_launches:
-            return dataclasses.replace(record, graph_kernels=0, graph_kernels_from="rows")
-        if seen and not record.launches_without_rows:
-            return dataclasses.replace(record, graph_kernels=seen, graph_kernels_from="rows")
-        captured = [links.kernels.get((process, graph)) for graph in record.graphs]
+    def _kernels_inside(
+        self, launches: int, graphs: tuple[str, ...], without_rows: int, process: int, seen: int, links: CaptureLinks
+    ) -> tuple[int | None, str]:
+        """Kernels inside a step's graphs: as they ran, else as they were counted while captured, else not known."""
+        if not launches or (seen and not without_rows):
+            return seen, "rows"
+        captured = [links.kernels.get((process, graph)) for graph in graphs]
         if captured and all(captured):
-            return dataclasses.replace(record, graph_kernels=sum(filter(None, captured)), graph_kernels_from="capture")
-        return record
+            return sum(filter(None, captured)), "capture"
+        return None, ""
 
     def _counts(self) -> dict[int, dict[str, Any]]:
         launch = f"kind IN {_LAUNCHES} AND captured = 0 AND result = 0"
@@ -259,21 +263,23 @@ class _Collector:
             f" AND (result >= 900 AND result < 911 OR kind IN ({', '.join(str(int(kind)) for kind in kinds)}))"
             " ORDER BY step, start"
         ):
-            found[step][describe_error(self._source.name_of(api), result)] = None
+            found[step][describe_error(self._source.api_name(api), result)] = None
         return {step: tuple(texts) for step, texts in found.items()}
 
     def _loose_names(self) -> dict[int, tuple[str, ...]]:
         """The kernels that ran most often outside graphs, in steps that launched graphs as well."""
-        found: dict[int, list[str]] = defaultdict(list)
-        for step, name in self._database.execute(
-            f"SELECT c.step, a.name FROM call c JOIN activity a ON a.process = c.process"
+        counts: dict[int, Counter[str]] = defaultdict(Counter)
+        for step, origin, first in self._database.execute(
+            "SELECT c.step, a.origin, a.first FROM call c JOIN activity a ON a.process = c.process"
             " AND a.correlation = c.correlation WHERE c.step IN (SELECT step FROM call"
             f" WHERE kind = {Kind.GRAPH_LAUNCH} AND captured = 0) AND c.kind = {Kind.LAUNCH} AND c.captured = 0"
-            " AND a.kernels > 0 GROUP BY c.step, a.name ORDER BY c.step, count(*) DESC, a.name"
-        ):
-            if len(found[step]) < _TOP_NAMES and name is not None:
-                found[step].append(_short(self._source.name_of(name)))
-        return {step: tuple(dict.fromkeys(names)) for step, names in found.items()}
+            " AND a.kernels > 0"
+        ).fetchall():
+            counts[step][_short(self._source.kernel_name(origin, first))] += 1
+        return {
+            step: tuple(name for name, _ in sorted(found.items(), key=lambda item: (-item[1], item[0]))[:_TOP_NAMES])
+            for step, found in counts.items()
+        }
 
     # the rest
 
@@ -326,15 +332,12 @@ class _Collector:
 
     def _completeness(self, records: list[StepRecord]) -> None:
         lost = sum(r.launches_without_rows for r in records)
-        orphans, sessions = self._database.execute(
-            "SELECT (SELECT count(*) FROM activity a WHERE a.graph IS NOT NULL AND NOT EXISTS (SELECT 1 FROM call c"
-            " WHERE c.process = a.process AND c.correlation = a.correlation)),"
-            f" (SELECT count(*) FROM call WHERE kind = {Kind.PROFILER_START})"
-        ).fetchone()
+        (sessions,) = self._database.execute(f"SELECT count(*) FROM call WHERE kind = {Kind.PROFILER_START}").fetchone()
         launches = sum(r.graph_launches for r in records)
         if lost and (lost < launches or self._source.graph_mode == "node"):
             self._missing.append(f"{lost} of {launches} graph launches have no GPU rows")
-        if lost and orphans:
+        orphans = self._orphans() if lost else 0
+        if orphans:
             self._missing.append(
                 f"{orphans} groups of graph rows belong to no recorded launch: ids are shifted (a known fault of "
                 "CUPTI before CUDA 13.1 U1 in second profiling sessions), or their launches lie before the trace"
@@ -349,6 +352,14 @@ class _Collector:
             self._missing.append(
                 f"streams were not overlaid in {inexact} steps (too many rows): GPU time there is at most what is said"
             )
+
+    def _orphans(self) -> int:
+        """Graph activities whose launching call is not in the trace."""
+        (count,) = self._database.execute(
+            "SELECT count(*) FROM activity WHERE graph IS NOT NULL AND (process, correlation) NOT IN"
+            f" (SELECT process, correlation FROM call WHERE kind = {Kind.GRAPH_LAUNCH})"
+        ).fetchone()
+        return int(count)
 
 
 def _short(name: str) -> str:

@@ -30,7 +30,7 @@ _BATCH = 5_000
 _HEAD_BYTES = 1 << 20
 _RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}\[\]]*"rank"\s*:\s*(\d{1,6})')
 _CALL = "INSERT INTO call (process, thread, start, end, kind, driver, correlation, result) VALUES (0,?,?,?,?,?,?,0)"
-_ACTIVITY = "INSERT INTO activity VALUES (0,?,?,?,1,?,?,?,?,0,?,'',0,0)"
+_ACTIVITY = "INSERT INTO activity VALUES (0,?1,?2,?2,?3,1,?4,?5,?6,?7,0,'',?8,0)"
 _FIX = "Save the trace again, with prof.export_chrome_trace, and copy all of it."
 
 
@@ -143,7 +143,7 @@ class _Reader:
         args = event.get("args", {})
         start, end = _times(event)
         graph = _whole(args.get("graph id")) or None
-        name = self._names.setdefault(event["name"], len(self._names)) if is_kernel else None
+        name = self._names.setdefault(event["name"], len(self._names)) if is_kernel else -1
         stream = _whole(args.get("stream", event.get("tid")))
         correlation = _whole(args.get("correlation"))
         self._activities.append((correlation, stream, int(is_kernel), start, end, end - start, graph, name))
@@ -188,7 +188,8 @@ class _Reader:
             unmatched=self.unmatched,
             near=list(self.near),
             missing=missing,
-            name_of=lambda identity: names[identity] if identity < len(names) else "",
+            api_name=lambda identity: "",
+            kernel_name=lambda origin, first: names[first] if 0 <= first < len(names) else "",
             ranks={} if rank is None else {_PROCESS: rank},
         )
 

@@ -77,7 +77,7 @@ def _completed(steps: list[Range], here: list[Range]) -> list[Range]:
             outside = other.start <= step.start and step.end <= other.end
             if other is not step and (inside or outside):
                 label = _merged(label, other.label)
-        completed.append(dataclasses.replace(step, label=label))
+        completed.append(step if label is step.label else dataclasses.replace(step, label=label))
     return completed
 
 

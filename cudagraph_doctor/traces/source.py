@@ -46,7 +46,9 @@ class Source:
     unmatched: int
     near: list[str]
     missing: list[str]
-    name_of: Callable[[int], str]
-    """Kernel name by its id in `activity`."""
+    api_name: Callable[[int], str]
+    """Name of a call, by `call.api`."""
+    kernel_name: Callable[[str, int], str]
+    """Name of a kernel, by `activity.origin` and `activity.first`."""
     ranks: dict[int, int] = field(default_factory=dict)
     """Process -> rank, where the trace says so."""
