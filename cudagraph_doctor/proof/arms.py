@@ -145,6 +145,8 @@ class Arms:
             t for at in plan for held in self.subject.held(at) for p, t in held.tensors.items() if p in held.inputs
         ]
         self.found.touched |= {extent for extent in changed if not any(overlaps(tensor, extent) for tensor in staged)}
+        self.found.touched = self.memory.merged(self.found.touched)
+        self.found.state = self.memory.merged(self.found.state)
         self.subject.reset()
 
     def _look(self) -> dict[Block, torch.Tensor]:

@@ -19,8 +19,9 @@ from cudagraph_doctor.proof.arms import Arm, Arms, Result
 from cudagraph_doctor.proof.compare import same_bits
 from cudagraph_doctor.proof.subject import Held, Planned
 
-_MAX_BYTES = 1 << 24
-"""Captured tensors above this size are no per-step inputs; only rebinding is tried on them."""
+_MAX_BYTES = {True: 1 << 16, False: 1 << 22}
+"""By "is floating point": tensors above this size are caches or weights, no per-step inputs; only rebinding is tried
+on them."""
 
 
 class Cause(StrEnum):
@@ -123,6 +124,7 @@ def try_out(arms: Arms, at: Planned, remedies: Sequence[Remedy], arm: Arm = Arm.
 def look(arms: Arms, at: Planned, arm: Arm = Arm.REPLAYED) -> Scene:
     """Run the step once more and look at its tensors right before the (last) replay."""
     scene = Scene([], {}, {}, {})
+    told = bool(arms.subject.truth(at))
 
     def seen(_live: LiveGraph) -> None:
         with arms.backend.own_memory(), torch.no_grad():
@@ -136,7 +138,8 @@ def look(arms: Arms, at: Planned, arm: Arm = Arm.REPLAYED) -> Scene:
                 for n, t in now.items()
                 if _small(t) and not _weight(t) and t.untyped_storage().data_ptr() not in memory
             }
-            for tensor in _alive():
+            # locals have no path; where the target tells the truth itself nobody needs them
+            for tensor in () if told else _alive():
                 if (
                     _small(tensor)
                     and tensor.untyped_storage().data_ptr() not in memory
@@ -182,7 +185,8 @@ def _alive() -> Iterator[torch.Tensor]:
 
 
 def _small(tensor: torch.Tensor) -> bool:
-    return tensor.layout is torch.strided and 0 < tensor.numel() * tensor.element_size() <= _MAX_BYTES
+    limit = _MAX_BYTES[tensor.dtype.is_floating_point]
+    return tensor.layout is torch.strided and 0 < tensor.numel() * tensor.element_size() <= limit
 
 
 def _weight(tensor: torch.Tensor | None) -> bool:

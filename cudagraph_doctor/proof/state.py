@@ -112,6 +112,18 @@ class Memory:
                     extents.add(Extent(block.address + start, min(CHUNK, block.bytes - start)))
         return extents
 
+    def merged(self, extents: Iterable[Extent]) -> set[Extent]:
+        """Neighbouring extents of one allocation as one: fewer, larger copies."""
+        starts = set(self._starts)
+        runs: list[Extent] = []
+        for extent in sorted(extents):
+            last = runs[-1] if runs else None
+            if last and last.address + last.bytes == extent.address and extent.address not in starts:
+                runs[-1] = Extent(last.address, last.bytes + extent.bytes)
+            else:
+                runs.append(extent)
+        return set(runs)
+
     def view(self, extent: Extent) -> torch.Tensor | None:
         """The extent's bytes as they are now (a uint8 view), or None if its allocation is gone."""
         at = bisect.bisect_right(self._starts, extent.address) - 1

@@ -100,7 +100,7 @@ def state_difference(
             wrong = _typed(
                 found, name, tensor, low - start, (was[a:b], ref[a:b], new[a:b]), set(reserved.get(name, ()))
             )
-            if wrong is not None:
+            if wrong is not None and bool(wrong.any()):
                 mask = found.suspicious.setdefault(extent, torch.zeros_like(covered))
                 mask[a : a + wrong.numel()] |= wrong
         rest = ~covered & (ref != new)
