@@ -58,6 +58,20 @@ def _default_device_kept() -> Iterator[None]:
 
 
 @contextmanager
+def _one_thread() -> Iterator[None]:
+    """Operators run on one thread: a decode step's are too small to share.
+
+    With more, threads wait for each other by spinning: on a busy machine of two cores that took ten times as long.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
 def in_place(device: EmulatedDevice) -> Iterator[None]:
     """`torch.cuda` is the emulated device inside the block, in this thread; everything is put back after it."""
     # torch remembers its own factory functions at first use; the stand-ins must not get into that memory.
@@ -66,6 +80,7 @@ def in_place(device: EmulatedDevice) -> Iterator[None]:
         stack.callback(setattr, graphs.graph, "default_capture_stream", None)
         activate(device)
         stack.callback(deactivate)
+        stack.callback(device.abandon_capture)
         for owner, attributes in (
             (torch.cuda, refused() | CUDA | {"default_generators": (device.generator,)}),
             (torch.cuda.graphs, {name: CUDA[name] for name in ("CUDAGraph", "graph", "graph_pool_handle")}),
@@ -78,6 +93,7 @@ def in_place(device: EmulatedDevice) -> Iterator[None]:
         ):
             stack.enter_context(_replaced(owner, attributes))
         stack.enter_context(_eager_compile())
+        stack.enter_context(_one_thread())
         stack.enter_context(_default_device_kept())
         stack.enter_context(Watch(device))
         yield

@@ -46,6 +46,18 @@ def test_it_can_be_installed_again_and_again() -> None:
     assert len(backend.log.graphs) == 2
 
 
+def test_a_capture_that_was_never_ended_leaves_nothing() -> None:
+    backend = EmulatedBackend()
+    with backend.installed():
+        x = torch.zeros(1, device="cpu:0")
+        with torch.cuda.stream(torch.cuda.Stream()):
+            torch.cuda.CUDAGraph().capture_begin()
+            x.add_(1)
+    assert x.item() == 0 and not torch.nn.modules.module._global_forward_hooks
+    with backend.installed(), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        pass
+
+
 def test_device_tensors_can_be_used_after_the_run() -> None:
     with EmulatedBackend().installed():
         x = torch.ones(2, device="cpu:0")
@@ -118,3 +130,14 @@ print("torch._dynamo" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert done.stdout.strip() == "False", done.stderr
+
+
+def test_operators_run_on_one_thread_and_afterwards_on_as_many_as_before() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with EmulatedBackend().installed():
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
