@@ -69,10 +69,6 @@ class Capture:
             self._forks[stream] = callsite()
         self.tails[stream] = self.tails.get(stream, frozenset()) | tail
 
-    def owns(self, memory: Memory | None) -> bool:
-        """Whether the memory was allocated in this capture."""
-        return memory is not None and id(memory) in self._allocated
-
     def run(
         self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any], on_device: bool, place: Place
     ) -> Any:

@@ -48,6 +48,12 @@ class EmulatedDevice:
         """Identity of a new memory pool, as `torch.cuda.graph_pool_handle` gives it."""
         return (0, next(self._pools))
 
+    def abandon_capture(self) -> None:
+        """Put back what an unfinished capture changed, and forget it."""
+        if self.capture is not None:
+            self.capture.close()
+            self.capture = None
+
     def recording(self) -> Capture | None:
         """The capture that the current stream takes part in; None if its work runs as usual."""
         capture = self.capture

@@ -24,8 +24,6 @@ class Role(Enum):
     """Gives a Python number, or an output whose shape depends on values: the host has to wait for the device."""
     IS_PINNED = "is pinned"
     PIN = "pin"
-    NOTHING = "nothing"
-    """Meaningless on a CPU: record_stream."""
 
 
 _ROLES = {
@@ -39,7 +37,6 @@ _ROLES = {
     "aten::_unsafe_index_put": Role.INDEX,
     "aten::is_pinned": Role.IS_PINNED,
     "aten::_pin_memory": Role.PIN,
-    "aten::record_stream": Role.NOTHING,
 }
 _COPIES = {"aten::copy_", "aten::_to_copy", "aten::clone", "aten::_copy_from"}
 _FILLS = {"aten::zero_", "aten::fill_", "aten::zeros", "aten::zeros_like", "aten::new_zeros"}

@@ -13,6 +13,7 @@ from torch.utils._device import DeviceContext
 from cudagraph_doctor.graph.emulation import faults
 from cudagraph_doctor.graph.emulation.device import active
 from cudagraph_doctor.graph.emulation.memory import Place, memory_of, place_of
+from cudagraph_doctor.graph.emulation.recording import tensors_in
 from cudagraph_doctor.graph.emulation.watch import DEVICE, HOST, means_device
 
 _Base: Any = torch._C.TensorBase
@@ -21,6 +22,7 @@ _TO, _TOLIST, _NUMPY = _Base.to, _Base.tolist, _Base.numpy
 _Tensor: Any = torch.Tensor  # not all of its methods are typed
 _REPR, _DEEPCOPY = _Tensor.__repr__, _Tensor.__deepcopy__
 _TENSOR, _AS_TENSOR, _ASARRAY = torch.tensor, torch.as_tensor, torch.asarray
+_LOAD: Any = torch.load
 _FROM_NUMPY, _FROMBUFFER, _NEW_TENSOR = torch.from_numpy, torch.frombuffer, _Base.new_tensor
 
 
@@ -161,6 +163,18 @@ def _asarray(
     return tensor.to(_default_device() if device is None else device)
 
 
+def _load(*args: Any, map_location: Any = None, **kwargs: Any) -> Any:
+    """`torch.load` onto the device: loaded to the host, and declared the device's."""
+    named = isinstance(map_location, (str, torch.device))
+    if not named or not means_device(torch.device(map_location)):
+        return _LOAD(*args, map_location=map_location, **kwargs)
+    loaded = _LOAD(*args, map_location=HOST, **kwargs)
+    tensors = loaded.state_dict().values() if isinstance(loaded, torch.nn.Module) else tensors_in(loaded)
+    for tensor in tensors:
+        active().heap.move(tensor, Place.DEVICE)
+    return loaded
+
+
 def _on_host(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     def made(*args: Any, **kwargs: Any) -> torch.Tensor:
         tensor = make(*args, **kwargs)
@@ -197,6 +211,7 @@ FUNCTIONS: dict[str, Any] = {
     "as_tensor": _as_tensor,
     "asarray": _asarray,
     "from_numpy": _on_host(_FROM_NUMPY),
+    "load": _load,
     "frombuffer": _on_host(_FROMBUFFER),
 }
 """Attributes of `torch` to replace."""

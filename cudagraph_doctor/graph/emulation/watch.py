@@ -69,25 +69,26 @@ class Watch(TorchDispatchMode):
         if operator is None:
             operator = self._operators[func] = learn(func)
         kwargs = kwargs or {}
+        if operator.role is Role.IS_PINNED:
+            return place_of(args[0]) is Place.PINNED
+        if operator.role is Role.PIN:
+            return self._pinned(args[0])
         if operator.composite:
             with self:
                 return operator.func._op_dk(_COMPOSITE, *args, **kwargs)  # type: ignore[attr-defined]
-        if operator.role is Role.IS_PINNED:
-            memory = memory_of(args[0])
-            return memory is not None and memory.place is Place.PINNED
-        if operator.role is Role.PIN:
-            if self._survey(operator, args, kwargs):
-                raise RuntimeError("cannot pin a tensor of the device: only dense CPU tensors can be pinned")
-            pinned = args[0].clone(memory_format=torch.contiguous_format)
-            self.device.heap.mark(pinned, Place.PINNED)
-            return pinned
-        if operator.role is Role.NOTHING:
-            return None
         on_device = self._survey(operator, args, kwargs)
         place = Place.DEVICE if on_device else Place.HOST
         if operator.takes_device:
             place, kwargs = self._requested(place, kwargs)
         return self._run(operator, args, kwargs, on_device, place)
+
+    def _pinned(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A copy that counts as page-locked; a CPU build has no memory of that kind."""
+        if place_of(tensor) is Place.DEVICE:
+            raise RuntimeError("cannot pin a tensor of the device: only dense CPU tensors can be pinned")
+        pinned = tensor.clone(memory_format=torch.contiguous_format)
+        self.device.heap.mark(pinned, Place.PINNED)
+        return pinned
 
     def _run(
         self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any], reads_device: bool, place: Place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,24 @@ def test_tensor_keeps_its_options(backend: EmulatedBackend) -> None:
     made = torch.tensor([1.0], dtype=torch.float64, device=DEVICE, requires_grad=True)
     assert made.dtype == torch.float64 and made.requires_grad and made.is_leaf
     assert torch.zeros(1, dtype=torch.int64, device=DEVICE).new_tensor([1.5]).dtype == torch.int64
+
+
+@pytest.mark.parametrize("place", ["cuda", DEVICE, torch.device("cuda", 0)])
+def test_load_onto_the_device(x: torch.Tensor, tmp_path: Path, place: Any) -> None:
+    module = torch.nn.BatchNorm1d(2)
+    torch.save({"x": [x, torch.ones(2)], "module": module.state_dict()}, tmp_path / "weights.pt")
+    torch.save(module, tmp_path / "module.pt")
+    loaded = torch.load(tmp_path / "weights.pt", map_location=place)
+    whole = torch.load(tmp_path / "module.pt", map_location=place, weights_only=False)
+    tensors = [*loaded["x"], *loaded["module"].values(), *whole.parameters(), *whole.buffers()]
+    assert len(tensors) == 12 and {tensor.device for tensor in tensors} == {torch.device(DEVICE)}
+    assert torch.equal(loaded["x"][0], x)
+
+
+def test_load_onto_the_host(x: torch.Tensor, tmp_path: Path) -> None:
+    torch.save(x, tmp_path / "x.pt")
+    for options in ({}, {"map_location": "cpu"}, {"map_location": lambda storage, location: storage}):
+        assert torch.load(tmp_path / "x.pt", **options).device == torch.device("cpu")
 
 
 def test_one_hot_as_on_cuda(x: torch.Tensor) -> None:

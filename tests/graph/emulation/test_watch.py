@@ -89,18 +89,22 @@ def test_device_tensors(x: torch.Tensor, make: Callable[[torch.Tensor], torch.Te
     assert made.device == torch.device(DEVICE) and not made.is_pinned() and not made.is_cuda
 
 
+@pytest.mark.parametrize("inference", [False, True], ids=["", "inference mode"])
 @pytest.mark.parametrize("make", ON_HOST.values(), ids=ON_HOST)
-def test_host_tensors(x: torch.Tensor, make: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    made = make(x)
+def test_host_tensors(x: torch.Tensor, make: Callable[[torch.Tensor], torch.Tensor], inference: bool) -> None:
+    with torch.inference_mode(inference):
+        made = make(x)
     assert place_of(made) is not Place.DEVICE
     assert made.device == torch.device("cpu") and made.device.index is None and not made.is_pinned()
 
 
+@pytest.mark.parametrize("inference", [False, True], ids=["", "inference mode"])
 @pytest.mark.parametrize("make", PINNED.values(), ids=PINNED)
-def test_pinned_tensors(x: torch.Tensor, make: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    made = make(x)
-    assert made.is_pinned() and made.device == torch.device("cpu")
-    assert made.pin_memory().data_ptr() == made.data_ptr()
+def test_pinned_tensors(x: torch.Tensor, make: Callable[[torch.Tensor], torch.Tensor], inference: bool) -> None:
+    with torch.inference_mode(inference):
+        made = make(x)
+        assert made.is_pinned() and made.device == torch.device("cpu")
+        assert made.pin_memory().data_ptr() == made.data_ptr()
 
 
 def test_device_memory_cannot_be_pinned(x: torch.Tensor) -> None:
