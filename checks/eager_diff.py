@@ -27,7 +27,7 @@ from cudagraph_doctor.proof.nodes import first_unlike
 from cudagraph_doctor.proof.probes import first_diverging_module
 from cudagraph_doctor.proof.repair import moved_names
 from cudagraph_doctor.proof.runner import RunnerSubject
-from cudagraph_doctor.proof.state_diff import StateDifference, harmful, state_difference
+from cudagraph_doctor.proof.state_diff import StateDifference, harmful, owner, state_difference
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.proof.verdict import Gap, Kind, StepRecord, judge, needs_fresh
 from cudagraph_doctor.proof.wording import (
@@ -102,6 +102,8 @@ class _Bad:
     diagnosis: Diagnosis
     module: str
     places: Places
+    owners: tuple[str, ...]
+    """Whose the cache rows are that differ."""
     steps: list[int] = field(default_factory=list)
 
 
@@ -242,7 +244,7 @@ class _Collector:
         if needs_fresh(record):
             self._harm(at, record, eager, replayed)
             # a mended replay that takes the process along must not take this finding along
-            case = Case(at, Kind.UNTOLD, record, diagnosis, "", self._places(at, None), (at.step,), "", False)
+            case = Case(at, Kind.UNTOLD, record, diagnosis, "", self._places(at, None), (), (at.step,), "", False)
             self.suspicion = (at.index, explain(case, self.backend.name)[0])
             diagnosis = self._against_fresh(at, record, eager, replayed)
         elif judge(record) is Kind.UNSTABLE and not self._unstable(at):
@@ -344,7 +346,9 @@ class _Collector:
                     return
             diagnosis = replace(diagnosis, culprits=[r for some in faults.values() for r in some])
             where = self._places(at, diagnosis.launched)
-            self.bad.append(_Bad(at, kind, record, diagnosis, self._module(at), where, [at.step]))
+            truth = self.subject.truth(at)
+            owners = tuple(filter(None, (owner(place, truth) for place in record.replayed.state.places)))
+            self.bad.append(_Bad(at, kind, record, diagnosis, self._module(at), where, owners, [at.step]))
         elif kind is Kind.UNKNOWN and not any(n.code == "CGD001" for n in self.notes):
             self.notes.append(unknown_note(at, record.eager_control, self.backend.name))
         elif kind in (Kind.NUMERICS, Kind.HARMLESS) and not any(
@@ -372,6 +376,7 @@ class _Collector:
                     bad.diagnosis,
                     bad.module,
                     bad.places,
+                    bad.owners,
                     tuple(bad.steps),
                     self.subject.form,
                     self.settings.values,

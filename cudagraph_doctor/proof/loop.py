@@ -160,8 +160,19 @@ class LoopSubject:
         self.target.reset()
 
     def eager(self, at: Planned) -> Outputs:
-        """See `Subject.eager`."""
-        return self.target.forward(self._fresh_inputs(at.step, at.rows))
+        """See `Subject.eager`. Raises Inconclusive if `forward` replays graphs of its own."""
+        before = self._backend.log.replays
+        outputs = self.target.forward(self._fresh_inputs(at.step, at.rows))
+        if self._backend.log.replays != before:
+            own = [live.captured_at for live in self._backend.log.graphs if live.replays and live.captured_at]
+            where = f"; captured at {own[0].file}:{own[0].line}" if own else ""
+            raise Inconclusive(
+                "the target's forward() replays CUDA graphs of its own, so it is no eager step to compare with",
+                seen=f"{self._backend.log.replays - before} replays in one call{where}",
+                fix='compile with mode "default" instead of "reduce-overhead", give forward() the callable that '
+                "make_graphed_callables was given, or write an EngineTarget whose graphs(on) switches them",
+            )
+        return outputs
 
     def padded(self, at: Planned) -> Outputs:
         """Eager on the static inputs of the graph captured now, staged for this step."""

@@ -17,6 +17,8 @@ from cudagraph_doctor.proof.compare import Level, relative_tolerance
 from cudagraph_doctor.proof.state import Extent
 
 _SHOWN = 16
+_ADDRESSES = ("slot", "block", "table", "page", "loc", "index", "indices", "idx")
+"""Parts of the names that engines give to inputs which address a cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,27 @@ class StateDifference:
             )
             if n
         ]
-        return f"state {', '.join(self.names)}: elements " + ", ".join(parts)
+        names = list(self.names)
+        more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+        return f"state {', '.join(names[:2])}{more}: elements " + ", ".join(parts)
+
+
+def owner(place: Place, inputs: Mapping[str, torch.Tensor]) -> str:
+    """Whose slot this is: the integer inputs that hold its number, with their row; "" if none does.
+
+    A flat number (a slot) counts before a leading index (a block).
+    """
+    for number, what in ((place.linear, "slot"), (place.index[0], "block"))[: len(place.index)]:
+        named = []
+        for name, value in inputs.items():
+            if value.dim() and not value.dtype.is_floating_point and value.dtype is not torch.bool:
+                rows = (value == number).flatten(1).any(1) if value.dim() > 1 else value == number
+                named += [f"row {row} of {name}" for row in rows.nonzero().flatten()[:2].tolist()]
+        # a position or a token may be the same number by chance
+        telling = [text for text in named if any(word in text.lower() for word in _ADDRESSES)]
+        if telling or named:
+            return f"{what} {number}: {', '.join((telling or named)[:4])}"
+    return ""
 
 
 def leading(shape: torch.Size) -> int:

@@ -61,6 +61,8 @@ class Case:
     module: str
     """First module whose output differs; "" if not known."""
     places: Places
+    owners: tuple[str, ...]
+    """Whose the cache rows are that differ: "slot 19: row 2 of slot_mapping"."""
     steps: tuple[int, ...]
     """All steps that this was seen at."""
     form: str
@@ -181,6 +183,8 @@ def _of_remedies(case: Case, remedies: list[Remedy], draft: _Draft) -> Finding:
     where = f" ({first.where})" if first.where and len(remedies) == 1 else ""
     size = sum(r.bytes for r in remedies)
     healed = f"healed by {'setting' if first.edits else 'writing'} {size} bytes of {names}{where}"
+    if first.edits and first.cause is Cause.REBOUND:
+        healed = f"healed by putting the address of {names} into the graph"
     if case.diagnosis.forced:
         healed = f"its {size} bytes, put into a graph captured now, make that one as wrong, bit for bit"
     if first.cause is Cause.PADDING:
@@ -264,6 +268,8 @@ def _evidence(case: Case) -> dict[str, Any]:
             f"{p.name}[{', '.join(map(str, p.index))}] slot {p.linear}: {p.kind}"
             for p in record.replayed.state.places[:16]
         ]
+    if case.owners:
+        evidence["owners"] = list(dict.fromkeys(case.owners))[:16]
     if case.diagnosis.not_read:
         evidence["nodes_not_read"] = case.diagnosis.not_read
     return evidence
