@@ -1,0 +1,70 @@
+"""Every module has its tests at the same path; where it has not, here is the place where it is tested."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TESTS = ROOT / "tests"
+
+ELSEWHERE = {
+    "cudagraph_doctor/__main__.py": "test_cli.py",
+    "cudagraph_doctor/examine_traces.py": "checks/test_bucket_hits.py",
+    "cudagraph_doctor/graph/backend.py": "graph/test_watch.py",
+    "cudagraph_doctor/graph/fields.py": "graph/test_nodes.py",
+    "cudagraph_doctor/graph/functions.py": "graph/test_nodes_gpu.py",
+    "cudagraph_doctor/graph/model.py": "graph/test_nodes.py",
+    "cudagraph_doctor/misses/": "checks/test_bucket_hits.py",
+    "cudagraph_doctor/progress.py": "test_worker.py",
+    "cudagraph_doctor/proof/": "checks/test_planted_faults.py",
+    "cudagraph_doctor/recording/": "traces",
+    "cudagraph_doctor/report/buckets.py": "report/test_view.py",
+    "cudagraph_doctor/report/csv.py": "report/test_view.py",
+    "cudagraph_doctor/rules.py": "docs/test_rule_pages.py",
+    "cudagraph_doctor/target.py": "test_contract.py",
+    "cudagraph_doctor/trace_options.py": "checks/test_bucket_hits.py",
+    "cudagraph_doctor/traces/": "traces",
+    "checks/__init__.py": "checks/test_table.py",
+    "checks/eager_diff.py": "checks/test_planted_faults.py",
+    "reference_models/faulty_runner.py": "reference_models/test_faults.py",
+    "reference_models/runner_faults.py": "reference_models/test_faults.py",
+}
+"""Module, or folder with a slash at its end, that is tested by more than its own file -> where (below tests/)."""
+
+
+def modules() -> list[str]:
+    """All modules with code of their own (an `__init__.py` with a docstring and a guard has none)."""
+    found = []
+    for folder in ("cudagraph_doctor", "checks", "reference_models"):
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            defines = (ast.FunctionDef, ast.ClassDef)
+            if file.name != "__init__.py" or any(isinstance(n, defines) for n in ast.parse(file.read_text()).body):
+                found.append(file.relative_to(ROOT).as_posix())
+    return found
+
+
+def mirrored(module: str) -> bool:
+    """Whether tests/ has `test_NAME.py`, or `test_NAME_SOMETHING.py`, at the module's path."""
+    path = Path(module.removeprefix("cudagraph_doctor/"))
+    folder = TESTS / path.parent
+    return (folder / f"test_{path.stem}.py").exists() or any(folder.glob(f"test_{path.stem}_*.py"))
+
+
+def listed(module: str) -> bool:
+    """Whether the module, or its folder, is an exception."""
+    return module in ELSEWHERE or f"{Path(module).parent.as_posix()}/" in ELSEWHERE
+
+
+@pytest.mark.parametrize("module", modules())
+def test_module_has_tests_at_its_path_or_is_listed(module: str) -> None:
+    assert mirrored(module) or listed(module)
+
+
+@pytest.mark.parametrize(("module", "place"), ELSEWHERE.items())
+def test_the_list_is_true(module: str, place: str) -> None:
+    assert (ROOT / module).exists()
+    assert (TESTS / place).exists()
+    assert module.endswith("/") or not mirrored(module), "it has tests of its own now: take it off the list"
