@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from cudagraph_doctor import environment
 from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.graph import driver, memory, origins, watch
 from cudagraph_doctor.graph.addresses import Addresses
@@ -21,9 +22,6 @@ from cudagraph_doctor.graph.model import CapturedGraph
 from cudagraph_doctor.graph.nodes import Reader, kernel_names, place
 from cudagraph_doctor.graph.patching import Patches
 from cudagraph_doctor.graph.regions import Regions
-
-OLDEST_DRIVER = (12, 4)
-"""The CUDA version from which a driver tells the layout of a kernel's parameters."""
 
 
 class CudaBackend:
@@ -44,30 +42,18 @@ class CudaBackend:
         self._own = memory.OwnMemory()
         self._segments_seen: dict[int, int] = {}
         self._cycles_per_ms = 0.0
-        self._watched = watch.watching(torch.cuda.CUDAGraph, self.log, self._captured)
+        self._watched = watch.watching(
+            torch.cuda.CUDAGraph,
+            self.log,
+            captured=self._captured,
+            new_pool=torch.cuda.graph_pool_handle,
+            failed=memory.end_capture_into,
+        )
 
     @staticmethod
     def why_unusable() -> str:
         """Why this process cannot use the backend, with the remedy; "" if it can."""
-        if torch.version.cuda is None:
-            return f"this torch ({torch.__version__}) is built without CUDA"
-        if not torch.cuda.is_available():
-            return "torch sees no CUDA GPU"
-        try:
-            driver.bindings()
-        except ImportError as error:
-            extra = f"cuda{torch.version.cuda.split('.')[0]}"
-            return f"cuda-bindings cannot be imported ({error}): pip install 'cudagraph-doctor[{extra}]'"
-        try:
-            version = int(driver.call("cuDriverGetVersion"))
-        except driver.DriverError as error:
-            return f"the CUDA driver does not answer ({error})"
-        found = (version // 1000, version % 1000 // 10)
-        if found < OLDEST_DRIVER:
-            return "the driver supports CUDA {}.{}; {}.{} is needed to read a kernel's parameters".format(
-                *found, *OLDEST_DRIVER
-            )
-        return ""
+        return environment.cuda_obstacle()
 
     def installed(self) -> AbstractContextManager[None]:
         """`torch.cuda.CUDAGraph` is the watching one inside the block."""
@@ -75,11 +61,13 @@ class CudaBackend:
 
     def not_checked(self) -> tuple[str, ...]:
         """What this backend cannot see."""
+        patching = "whether other parameters heal a graph: this torch does not give out instantiated graphs"
         return (
             "graphs that a library captures without torch.cuda.CUDAGraph",
             "contents of memory that torch's allocator does not own (cudaMalloc in a library, other processes)",
             "addresses that a kernel reads from device memory (tables of pointers)",
             "other GPUs than the current one",
+            *(() if _gives_executable() else (patching,)),
         )
 
     def synchronize(self) -> None:
@@ -109,6 +97,11 @@ class CudaBackend:
 
         Raises Inconclusive if the graph is gone or one of the nodes cannot be patched.
         """
+        if not _gives_executable():
+            raise Inconclusive(
+                f"torch {torch.__version__} does not give out instantiated graphs, so no parameter can be set in them",
+                fix="use a newer torch (2.9 does)",
+            )
         graph = self._alive(live)
         if "patches" not in live.notes:
             placed, _ = place(_raw_graph(graph))
@@ -181,6 +174,11 @@ class CudaBackend:
 def _raw_graph(graph: Any) -> int:
     """The cudaGraph_t; asked of torch's own class, since the watching one refuses it as torch would have."""
     return int(torch._C._CUDAGraph.raw_cuda_graph(graph))
+
+
+def _gives_executable() -> bool:
+    """Whether this torch gives out the cudaGraphExec_t."""
+    return hasattr(torch._C._CUDAGraph, "raw_cuda_graph_exec")
 
 
 def _raw_executable(graph: Any) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +16,12 @@ class DriverError(Exception):
         """The CUresult, or None if the call does not exist here."""
 
 
+OLDEST = (12, 4)
+"""The CUDA version from which a driver tells the layout of a kernel's parameters."""
 INVALID_VALUE = 1
 """CUDA_ERROR_INVALID_VALUE, which ends the enumeration of a kernel's parameters."""
 
 
-@functools.cache
 def bindings() -> Any:
     """The module `cuda.bindings.driver`. Raises ImportError without cuda-bindings."""
     return importlib.import_module("cuda.bindings.driver")
@@ -43,6 +43,12 @@ def call(name: str, *args: Any) -> Any:
     if int(status) != 0:
         raise DriverError(name, getattr(status, "name", str(status)), int(status))
     return None if not results else results[0] if len(results) == 1 else tuple(results)
+
+
+def version() -> tuple[int, int]:
+    """The newest CUDA version that the driver supports. Raises DriverError if there is no driver."""
+    number = int(call("cuDriverGetVersion"))
+    return number // 1000, number % 1000 // 10
 
 
 def _newest(*names: str) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 
 from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.graph.backend import Block
+from cudagraph_doctor.graph.lifetime import hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,24 @@ def bytes_at(address: int, size: int, device: int) -> torch.Tensor:
     return torch.as_tensor(_View(address, size), device=torch.device("cuda", device))
 
 
+def end_capture_into(pool: Any) -> None:
+    """Tell the allocator that a failed capture into `pool` is over: torch up to 2.11 does not.
+
+    As long as it believes in a capture it gives no memory back to the driver.
+    """
+    end = getattr(torch._C, "_cuda_endAllocateToPool", None)
+    if end is not None:
+        with contextlib.suppress(RuntimeError):  # newer versions have done it
+            end(torch.cuda.current_device(), pool)
+
+
+@functools.cache
+def _own_pool(device: int) -> Any:
+    """The doctor's pool on a device. One for the process: it must not be destroyed, see `lifetime`."""
+    with torch.cuda.device(device):
+        return hold(torch.cuda.MemPool())
+
+
 class OwnMemory:
     """A private pool for what the doctor allocates, so that it can be told from the target's memory."""
 
@@ -136,11 +156,11 @@ class OwnMemory:
         """Identity of the pool as text, "" while nothing was allocated in it."""
         return "" if self._pool is None else pool_name(self._pool.id)
 
-    @contextmanager
+    @contextlib.contextmanager
     def used(self) -> Iterator[None]:
         """Allocations of this thread go to the pool inside the block; blocks may nest."""
         if self._pool is None:
-            self._pool = torch.cuda.MemPool()
+            self._pool = _own_pool(torch.cuda.current_device())
         if self._depth:  # torch refuses to route to a pool that it routes to already
             yield
             return

@@ -147,6 +147,7 @@ ALLOWED: dict[str, Callable[[Tensors], object]] = {
     "matmul": lambda t: t.floats.view(2, 3) @ t.floats.view(3, 2),
     "linear": lambda t: torch.nn.functional.linear(t.floats.view(2, 3), t.floats.view(2, 3), t.floats[:2]),
     "softmax": lambda t: t.floats.softmax(0),
+    "softmax in another type": lambda t: t.floats.half().softmax(0, dtype=torch.float32),
     "attention": lambda t: attend(t.floats.view(1, 1, 3, 2), False),
     "causal attention": lambda t: attend(t.floats.view(1, 1, 3, 2), True),
     "embedding": lambda t: torch.nn.functional.embedding(t.ints, t.floats.view(3, 2)),

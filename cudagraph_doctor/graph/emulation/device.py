@@ -27,6 +27,8 @@ class EmulatedDevice:
         self.log = GraphLog()
         self.generator = default_generator()
         self.capture: Capture | None = None
+        self.moving_to_host = False
+        """The user asks for a copy on the host right now."""
         self._current = threading.local()
         self._stream_handles = itertools.count(0x1000, 0x10)
         self._pools = itertools.count(1)

@@ -18,7 +18,7 @@ from cudagraph_doctor.graph.emulation.watch import DEVICE, HOST, means_device
 
 _Base: Any = torch._C.TensorBase
 _DEVICE_OF = _Base.device.__get__
-_TO, _TOLIST, _NUMPY = _Base.to, _Base.tolist, _Base.numpy
+_TO, _TYPE, _TOLIST, _NUMPY = _Base.to, _Base.type, _Base.tolist, _Base.numpy
 _Tensor: Any = torch.Tensor  # not all of its methods are typed
 _REPR, _DEEPCOPY = _Tensor.__repr__, _Tensor.__deepcopy__
 _TENSOR, _AS_TENSOR, _ASARRAY = torch.tensor, torch.as_tensor, torch.asarray
@@ -63,8 +63,27 @@ def _to(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     if means_device(device) == _on_device(self):
         return as_usual(**{"dtype": self.dtype, **options})
     options.pop("copy", None)
-    copied: torch.Tensor = torch.ops.aten._to_copy(self, device=DEVICE if means_device(device) else HOST, **options)
+    return _copied_across(self, DEVICE if means_device(device) else HOST, options)
+
+
+def _copied_across(self: torch.Tensor, device: torch.device, options: dict[str, Any]) -> torch.Tensor:
+    """A copy on the other side. The watch is told, for C++ asks for "cpu" too when it means "where it is"."""
+    emulated = active()
+    emulated.moving_to_host = device == HOST
+    try:
+        copied: torch.Tensor = torch.ops.aten._to_copy(self, device=device, **options)
+    finally:
+        emulated.moving_to_host = False
     return copied
+
+
+def _type(self: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+    """`Tensor.type`: a name such as "torch.LongTensor" is a place as well, the host."""
+    if dtype is None or isinstance(dtype, torch.dtype):
+        return _TYPE(self, dtype, non_blocking, **kwargs)
+    name = dtype if isinstance(dtype, str) else f"{dtype.__module__}.{dtype.__name__}"
+    kind: Any = getattr(torch, name.rpartition(".")[2])
+    return _to(self, DEVICE if ".cuda." in name else HOST, kind.dtype, non_blocking)
 
 
 def _cpu(self: torch.Tensor, memory_format: torch.memory_format = torch.preserve_format) -> torch.Tensor:
@@ -194,6 +213,7 @@ def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
 METHODS: dict[str, Any] = {
     "device": property(_device),
     "to": _to,
+    "type": _type,
     "cpu": _cpu,
     "cuda": _cuda,
     "numpy": _numpy,

@@ -79,7 +79,9 @@ class Watch(TorchDispatchMode):
         on_device = self._survey(operator, args, kwargs)
         place = Place.DEVICE if on_device else Place.HOST
         if operator.takes_device:
-            place, kwargs = self._requested(place, kwargs)
+            # C++ asks for "cpu" too when it converts a tensor where it is.
+            stays = operator.role is Role.COPY and on_device and not self.device.moving_to_host
+            place, kwargs = self._requested(place, kwargs, stays)
         return self._run(operator, args, kwargs, on_device, place)
 
     def _pinned(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -160,14 +162,17 @@ class Watch(TorchDispatchMode):
             if capture is not None:
                 capture.adopt(tensor)
 
-    def _requested(self, place: Place, kwargs: dict[str, Any]) -> tuple[Place, dict[str, Any]]:
-        """Where the output goes, as asked by `device=` and `pin_memory=`; and the arguments that a CPU build takes."""
+    def _requested(self, place: Place, kwargs: dict[str, Any], stays: bool) -> tuple[Place, dict[str, Any]]:
+        """Where the output goes, as asked by `device=` and `pin_memory=`; and the arguments that a CPU build takes.
+
+        With `stays`, it goes where the input is, whatever `device=` says.
+        """
         device, pinned = kwargs.get("device"), kwargs.get("pin_memory")
         if device is None and not pinned:
             return place, kwargs
         kwargs = dict(kwargs)
         if device is not None and device.type in ("cpu", "cuda"):
-            place = Place.DEVICE if means_device(device) else Place.HOST
+            place = Place.DEVICE if stays or means_device(device) else Place.HOST
             kwargs["device"] = HOST
         if pinned:
             place = Place.PINNED

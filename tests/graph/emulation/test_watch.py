@@ -54,6 +54,9 @@ ON_DEVICE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "a composite operator": lambda x: torch.nn.functional.linear(x, x),
     "one_hot": lambda x: torch.nn.functional.one_hot(x.long(), 6),
     "tensor of a device tensor": lambda x: torch.tensor(x[0, 0].item(), device=x.device),
+    "softmax in another type": lambda x: x.softmax(0, dtype=torch.float64),
+    "quantile": lambda x: x.quantile(0.5),
+    "type by name": lambda x: torch.zeros(2).type("torch.cuda.LongTensor"),
     "a number from default device": lambda x: torch.scalar_tensor(1.0, device=DEVICE),
 }
 ON_HOST: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -67,6 +70,7 @@ ON_HOST: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "to cpu": lambda x: x.to("cpu"),
     "to cpu and a type": lambda x: x.to(torch.device("cpu"), torch.int64),
     "LongTensor": lambda x: x.type(torch.LongTensor),  # type: ignore[call-overload]
+    "LongTensor by name": lambda x: x.type("torch.LongTensor"),
     "like it, on the host": lambda x: torch.zeros_like(x, device="cpu"),
     "new_zeros on the host": lambda x: x.new_zeros(2, device="cpu"),
     "an operator": lambda x: torch.zeros(2) + 1,
