@@ -10,7 +10,7 @@ from types import FrameType
 
 from cudagraph_doctor.findings import Location
 
-_PASSED_THROUGH = ("torch", "contextlib", "functools", "cudagraph_doctor.graph")
+_PASSED_THROUGH = ("torch", "triton", "cuda", "contextlib", "functools", "cudagraph_doctor.graph")
 """Libraries that call on behalf of somebody, and our hooks in them: the line looked for is their caller's."""
 _OURS = "cudagraph_doctor"
 _THE_USERS = "cudagraph_doctor.reference_models"
@@ -21,6 +21,11 @@ def _in_package(module: str, package: str) -> bool:
     return module == package or module.startswith(package + ".")
 
 
+def _passed_through(frame: FrameType, module: str) -> bool:
+    """Also what is in no file: a dataclass's `__init__` ("<string>"), importlib ("<frozen ...>")."""
+    return frame.f_code.co_filename.startswith("<") or any(_in_package(module, name) for name in _PASSED_THROUGH)
+
+
 _real = functools.cache(os.path.realpath)
 
 
@@ -29,7 +34,7 @@ def callsite() -> Location | None:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
-        if not any(_in_package(module, package) for package in _PASSED_THROUGH):
+        if not _passed_through(frame, module):
             break
         frame = frame.f_back
     if frame is None or (_in_package(module, _OURS) and not _in_package(module, _THE_USERS)):

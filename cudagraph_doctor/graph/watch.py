@@ -102,7 +102,7 @@ def watching(
 
 @contextmanager
 def _reporting(failed: Callable[[Any], None], pool: Any) -> Iterator[None]:
-    """Report `pool` if CUDA refuses. What torch refuses itself (another stream is current, say) leaves the capture on."""
+    """Report `pool` if CUDA refuses. What torch itself refuses, on another stream say, leaves the capture going."""
     try:
         yield
     except torch.AcceleratorError:

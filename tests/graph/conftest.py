@@ -43,6 +43,16 @@ class Gpu:
             step()
         return graph, self.backend.log.graphs[-1]
 
+    @staticmethod
+    def add_child(inner: torch.cuda.CUDAGraph) -> None:
+        """Put `inner` into the graph that the current stream captures, as a child node after what is there."""
+        api, stream = driver.bindings(), torch.cuda.current_stream().cuda_stream
+        _, _, outer, before, *_ = driver.call("cuStreamGetCaptureInfo", stream)
+        raw = api.CUgraph(torch._C._CUDAGraph.raw_cuda_graph(inner))
+        child = driver.call("cuGraphAddChildGraphNode", outer, before, len(before), raw)
+        instead = int(api.CUstreamUpdateCaptureDependencies_flags.CU_STREAM_SET_CAPTURE_DEPENDENCIES)
+        driver.call("cuStreamUpdateCaptureDependencies", stream, [child], None, 1, instead)
+
     def read(self, live: LiveGraph, **tensors: torch.Tensor) -> CapturedGraph:
         """Read the graph and print it: pytest shows it if the test fails."""
         graph = self.backend.read(live, regions_of(**tensors))

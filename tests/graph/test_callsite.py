@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
+
+import pytest
 
 from cudagraph_doctor.findings import Location
 from cudagraph_doctor.graph.callsite import callsite
 
 
-def module(name: str, source: str, **names: Any) -> dict[str, Any]:
+def module(name: str, source: str, file: str = "", **names: Any) -> dict[str, Any]:
     """The globals of a module of that name."""
     space: dict[str, Any] = {"__name__": name, **names}
-    exec(compile(source, f"/somewhere/{name.replace('.', '/')}.py", "exec"), space)
+    exec(compile(source, file or f"/somewhere/{name.replace('.', '/')}.py", "exec"), space)
     return space
 
 
@@ -49,6 +52,34 @@ def test_a_runner_of_the_user_called_by_the_doctor_has_its_line() -> None:
 def test_bundled_targets_are_looked_at_as_a_users() -> None:
     bundled = module("cudagraph_doctor.reference_models.engine", "def capture():\n    return begin()", begin=hook())
     assert bundled["capture"]() is not None
+
+
+@pytest.mark.parametrize("name", ["triton.runtime.jit", "cuda.core._launcher", "torch._ops"])
+def test_libraries_that_launch_for_somebody_are_passed_over(name: str) -> None:
+    library = module(name, "def launch():\n    return begin()", begin=hook())
+    user = module("serve", "def step():\n    return launch()", launch=library["launch"])
+    assert user["step"]() == Location("/somewhere/serve.py", 2, "step", "")
+
+
+def test_a_generated_init_is_passed_over() -> None:
+    @dataclass
+    class Buffers:
+        place: Any = field(default_factory=hook())
+
+    found = Buffers().place  # made here
+    assert found is not None and (found.file, found.code) == (__file__, "found = Buffers().place  # made here")
+
+
+@pytest.mark.parametrize("file", ["<string>", "<frozen importlib._bootstrap>", "<attrs generated init serve.Buffers>"])
+def test_code_in_no_file_is_passed_over(file: str) -> None:
+    generated = module("serve", "def init():\n    return begin()", file, begin=hook())
+    user = module("serve", "def capture():\n    return init()", init=generated["init"])
+    assert user["capture"]() == Location("/somewhere/serve.py", 2, "capture", "")
+
+
+def test_a_file_with_an_odd_name_is_the_users() -> None:
+    user = module("serve", "def capture():\n    return begin()", "/somewhere/<new> serve.py", begin=hook())
+    assert user["capture"]() == Location("/somewhere/<new> serve.py", 2, "capture", "")
 
 
 def test_the_code_of_a_real_line() -> None:

@@ -1,59 +1,45 @@
-"""Why the CUDA backend cannot be used, on machines where it cannot."""
+"""Why the CUDA backend cannot be used, or only in part, on machines where it cannot."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from cudagraph_doctor import environment
 from cudagraph_doctor.errors import Inconclusive
-from cudagraph_doctor.graph import driver
+from cudagraph_doctor.graph.backend import LiveGraph
 from cudagraph_doctor.graph.cuda import CudaBackend
 
 
-def pretend_gpu(monkeypatch: pytest.MonkeyPatch, version: str = "13.0") -> None:
-    monkeypatch.setattr(torch.version, "cuda", version)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+def without_gpu_asked(monkeypatch: pytest.MonkeyPatch, *members: str) -> CudaBackend:
+    """A backend that was not asked whether it can be used, with a torch whose CUDAGraph has these members."""
+    monkeypatch.setattr(environment, "cuda_obstacle", lambda: "")
+    monkeypatch.setattr(torch._C, "_CUDAGraph", SimpleNamespace(**dict.fromkeys(members)))
+    return CudaBackend()
 
 
-def test_a_torch_without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.version, "cuda", None)
-    assert "built without CUDA" in CudaBackend.why_unusable()
-    with pytest.raises(Inconclusive, match="built without CUDA"):
+def live_graph() -> LiveGraph:
+    return LiveGraph(0, lambda: None)  # type: ignore[arg-type]  # a weak reference to what is gone
+
+
+def test_it_says_what_env_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "cuda_obstacle", lambda: "torch sees no GPU")
+    assert CudaBackend.why_unusable() == "torch sees no GPU"
+    with pytest.raises(Inconclusive, match="torch sees no GPU"):
         CudaBackend()
 
 
-def test_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend_gpu(monkeypatch)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert CudaBackend.why_unusable() == "torch sees no CUDA GPU"
+def test_a_torch_that_gives_out_no_instantiated_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = without_gpu_asked(monkeypatch, "raw_cuda_graph")
+    with pytest.raises(Inconclusive, match="does not give out instantiated graphs"), backend.patched(live_graph(), []):
+        pytest.fail("patched")
+    assert any("parameters heal" in sentence for sentence in backend.not_checked())
 
 
-@pytest.mark.parametrize(("version", "extra"), [("12.8", "cuda12"), ("13.0", "cuda13")])
-def test_no_bindings(monkeypatch: pytest.MonkeyPatch, version: str, extra: str) -> None:
-    def missing() -> None:
-        raise ModuleNotFoundError("No module named 'cuda'")
-
-    pretend_gpu(monkeypatch, version)
-    monkeypatch.setattr(driver, "bindings", missing)
-    reason = CudaBackend.why_unusable()
-    assert "No module named 'cuda'" in reason and f"pip install 'cudagraph-doctor[{extra}]'" in reason
-
-
-@pytest.mark.parametrize(
-    ("number", "reason"), [(12030, "supports CUDA 12.3; 12.4 is needed"), (12040, ""), (13000, "")]
-)
-def test_the_drivers_version(monkeypatch: pytest.MonkeyPatch, number: int, reason: str) -> None:
-    pretend_gpu(monkeypatch)
-    monkeypatch.setattr(driver, "bindings", lambda: None)
-    monkeypatch.setattr(driver, "call", lambda name: number)
-    assert reason in CudaBackend.why_unusable() and bool(reason) == bool(CudaBackend.why_unusable())
-
-
-def test_a_driver_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(name: str) -> None:
-        raise driver.DriverError(name, "Failed to dlopen libcuda.so.1")
-
-    pretend_gpu(monkeypatch)
-    monkeypatch.setattr(driver, "bindings", lambda: None)
-    monkeypatch.setattr(driver, "call", fail)
-    assert "dlopen" in CudaBackend.why_unusable()
+def test_a_torch_that_gives_them_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = without_gpu_asked(monkeypatch, "raw_cuda_graph", "raw_cuda_graph_exec")
+    with pytest.raises(Inconclusive, match="is gone"), backend.patched(live_graph(), []):
+        pytest.fail("patched")
+    assert not any("parameters heal" in sentence for sentence in backend.not_checked())

@@ -9,7 +9,14 @@ import torch
 
 from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.graph.backend import Block
-from cudagraph_doctor.graph.memory import live_blocks, pool_name, returnable_bytes, segments_of, snapshot
+from cudagraph_doctor.graph.memory import (
+    end_capture_into,
+    live_blocks,
+    pool_name,
+    returnable_bytes,
+    segments_of,
+    snapshot,
+)
 
 
 def block(state: str, size: int, requested: int = 0, **more: int) -> dict[str, Any]:
@@ -80,3 +87,26 @@ def test_an_allocator_that_tells_nothing_is_inconclusive(monkeypatch: pytest.Mon
     monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "cudaMallocAsync")
     with pytest.raises(Inconclusive, match="cudaMallocAsync"):
         snapshot()
+
+
+def test_the_allocator_is_told_of_a_failed_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, tuple[int, int]]] = []
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", lambda *what: told.append(what), raising=False)
+    end_capture_into((0, 3))
+    assert told == [(1, (0, 3))]
+
+
+def test_an_allocator_that_knows_already_or_cannot_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def knows(device: int, pool: tuple[int, int]) -> None:
+        asked.append(pool)
+        raise RuntimeError("endAllocatePool: not currently recording to mempool_id")
+
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", knows, raising=False)
+    end_capture_into((0, 3))
+    monkeypatch.delattr(torch._C, "_cuda_endAllocateToPool")
+    end_capture_into((0, 4))
+    assert asked == [(0, 3)]

@@ -170,7 +170,7 @@ def test_nodes_that_are_not_patched_say_so(gpu: Any) -> None:
     event.record()
 
     def step() -> None:
-        call("cuGraphLaunch", driver.bindings().CUgraphExec(inner.raw_cuda_graph_exec()), stream())
+        gpu.add_child(inner)
         event.record()
 
     _, live = gpu.capture(step, warm=False)
@@ -188,9 +188,7 @@ def test_setting_a_node_of_a_child_graph_directly(gpu: Any) -> None:
     x, out = torch.ones(64, device="cuda"), torch.zeros(64, device="cuda")
     inner, inner_live = gpu.capture(lambda: torch.mul(x, 3.0, out=out))
     edit = replace(gpu.read(inner_live), *floats(3.0, 5.0))
-    outer, _ = gpu.capture(
-        lambda: call("cuGraphLaunch", driver.bindings().CUgraphExec(inner.raw_cuda_graph_exec()), stream()), warm=False
-    )
+    outer, _ = gpu.capture(lambda: gpu.add_child(inner), warm=False)
     placed, _ = place(torch._C._CUDAGraph.raw_cuda_graph(outer))
     (node,) = (node for node in placed if node.parent is not None)
     params = call("cuGraphKernelNodeGetParams", node.handle)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import sys
 import types
+import weakref
 from typing import Any
 
 import pytest
+import torch
 
 from cudagraph_doctor.graph.backend import GraphLog, LiveGraph
 from cudagraph_doctor.graph.watch import graph_of, installed, watching
@@ -17,14 +19,17 @@ class CUDAGraph:
     """What torch does, as far as the subclass leans on it."""
 
     def __init__(self, keep_graph: bool = False) -> None:
-        self.kept, self.calls, self.fails = keep_graph, list[str](), False
+        self.kept, self.calls = keep_graph, list[str]()
+        self.refuses: dict[str, RuntimeError] = {}
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
+        if "begin" in self.refuses:
+            raise self.refuses["begin"]
         self.calls.append(f"begin {pool} {capture_error_mode}")
 
     def capture_end(self) -> None:
-        if self.fails:
-            raise RuntimeError("operation failed due to a previous error during capture")
+        if "end" in self.refuses:
+            raise self.refuses["end"]
         self.calls.append("end")
 
     def instantiate(self) -> None:
@@ -59,11 +64,20 @@ def log() -> GraphLog:
 
 
 @pytest.fixture
-def watched(log: GraphLog) -> Any:
+def failed() -> list[Any]:
+    """Pools of captures that failed."""
+    return []
+
+
+@pytest.fixture
+def watched(log: GraphLog, failed: list[Any]) -> Any:
     def captured(live: LiveGraph, graph: Any) -> None:
         live.pool = "0.1"
 
-    return watching(CUDAGraph, log, captured)
+    return watching(CUDAGraph, log, captured, new_pool=lambda: "new", failed=failed.append)
+
+
+REFUSED = torch.AcceleratorError("CUDA error: operation failed due to a previous error during capture")
 
 
 def test_the_graph_is_kept_and_instantiated_as_the_user_would_have_it(watched: Any) -> None:
@@ -80,7 +94,7 @@ def test_a_user_who_keeps_the_graph_instantiates_it(watched: Any) -> None:
     graph = watched(keep_graph=True)
     with Capturing(graph):
         pass
-    assert graph.calls == ["begin None global", "end"] and graph.raw_cuda_graph() == 77
+    assert graph.calls == ["begin new global", "end"] and graph.raw_cuda_graph() == 77
     graph.instantiate()
     assert graph.calls[-1] == "instantiate"
 
@@ -114,12 +128,58 @@ def test_the_line_that_opened_the_capture(watched: Any, log: GraphLog) -> None:
 
 def test_failed_captures_are_no_graphs(watched: Any, log: GraphLog) -> None:
     graph = watched()
-    graph.fails = True
+    graph.refuses["end"] = REFUSED
     with pytest.raises(RuntimeError, match="previous error"), Capturing(graph):
         pass
     with pytest.raises(KeyError), Capturing(watched()):
         raise KeyError("in the body")
     assert log.graphs == []
+
+
+@pytest.mark.parametrize(("pool", "reported"), [(None, "new"), ((0, 3), (0, 3))])
+@pytest.mark.parametrize("moment", ["begin", "end"])
+def test_the_pool_of_a_capture_that_cuda_refuses_is_reported(
+    watched: Any, failed: list[Any], moment: str, pool: Any, reported: Any
+) -> None:
+    graph = watched()
+    graph.refuses[moment] = REFUSED
+    with pytest.raises(torch.AcceleratorError):
+        graph.capture_begin(pool)
+        graph.capture_end()
+    assert failed == [reported]
+
+
+def test_a_capture_that_torch_refuses_to_end_goes_on(watched: Any, failed: list[Any], log: GraphLog) -> None:
+    graph = watched()
+    graph.capture_begin()
+    graph.refuses["end"] = RuntimeError("Capture must end on the same stream it began on.")
+    with pytest.raises(RuntimeError, match="same stream"):
+        graph.capture_end()
+    graph.refuses.clear()
+    graph.capture_end()
+    assert failed == [] and len(log.graphs) == 1
+
+
+@pytest.mark.parametrize("refuses", [{"begin": REFUSED}, {"end": REFUSED}, {"end": RuntimeError("same stream")}])
+def test_a_graph_whose_capture_failed_is_never_destroyed(watched: Any, refuses: dict[str, RuntimeError]) -> None:
+    graph = watched()
+    graph.refuses = refuses
+    with pytest.raises(RuntimeError):
+        graph.capture_begin()
+        graph.capture_end()
+    seen = weakref.ref(graph)
+    del graph
+    gc.collect()
+    assert seen() is not None
+
+
+def test_nor_is_one_that_is_dropped_while_it_captures(watched: Any) -> None:
+    graph = watched()
+    graph.capture_begin()
+    seen = weakref.ref(graph)
+    del graph
+    gc.collect()
+    assert seen() is not None
 
 
 def test_a_capture_while_an_error_is_handled_counts(watched: Any, log: GraphLog) -> None:

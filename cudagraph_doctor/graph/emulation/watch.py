@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -21,12 +22,24 @@ HOST = torch.device("cpu")
 DEVICE = torch.device("cpu", 0)
 """What stands for the CUDA device: torch keeps the index of a requested device, and tensors never carry it."""
 
-_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+_KEYS: Any = torch._C.DispatchKey
+_COMPOSITE = _KEYS.CompositeImplicitAutograd
 
 
 def means_device(device: torch.device) -> bool:
     """Whether the emulated device is meant: "cpu:0", or "cuda" in the user's own code."""
     return device.type == "cuda" or (device.type == "cpu" and device.index is not None)
+
+
+def _lazy_bits_resolved() -> AbstractContextManager[None]:
+    """Inside, operators find conjugated and negated views resolved, as outside of a dispatch mode's handler."""
+    excluded: Any = torch._C._dispatch_tls_local_exclude_set()
+    for key in (_KEYS.Conjugate, _KEYS.Negative, _KEYS.ZeroTensor):
+        excluded = excluded.remove(key)
+    guard: AbstractContextManager[None] = torch._C._ForceDispatchKeyGuard(
+        torch._C._dispatch_tls_local_include_set(), excluded
+    )
+    return guard
 
 
 def watching(device: EmulatedDevice) -> bool:
@@ -74,7 +87,7 @@ class Watch(TorchDispatchMode):
         if operator.role is Role.PIN:
             return self._pinned(args[0])
         if operator.composite:
-            with self:
+            with self, _lazy_bits_resolved():
                 return operator.func._op_dk(_COMPOSITE, *args, **kwargs)  # type: ignore[attr-defined]
         on_device = self._survey(operator, args, kwargs)
         place = Place.DEVICE if on_device else Place.HOST
