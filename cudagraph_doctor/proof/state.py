@@ -21,7 +21,7 @@ from cudagraph_doctor.graph.backend import Backend, Block
 CHUNK = 1 << 16
 """Granularity of fingerprints, bytes."""
 _SLAB = 1 << 26
-"""Bytes fingerprinted at once: bounds the temporary memory."""
+"""Bytes fingerprinted at once: bounds the temporary memory, which is twice as large."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -88,15 +88,16 @@ class Memory:
     def _hash(self, data: torch.Tensor) -> torch.Tensor:
         if self._weights is None:
             generator = torch.Generator().manual_seed(0x5EED)
-            odd = torch.randint(-(2**62), 2**62, (CHUNK // 8,), generator=generator, dtype=torch.int64) * 2 + 1
+            odd = torch.randint(-(2**62), 2**62, (CHUNK // 4,), generator=generator, dtype=torch.int64) * 2 + 1
             self._weights = odd.to(data.device)
         parts = []
         for start in range(0, data.numel(), _SLAB):
             slab = data[start : start + _SLAB]
             missing = -slab.numel() % CHUNK
-            if missing or slab.data_ptr() % 8:
+            if missing or slab.data_ptr() % 4:
                 slab = torch.nn.functional.pad(slab, (0, missing))
-            words = slab.view(torch.int64).view(-1, CHUNK // 8)
+            # half words: the top bit of a whole one times any odd weight is the same, so two flipped signs would cancel
+            words = slab.view(torch.int32).view(-1, CHUNK // 4)
             parts.append((words * self._weights).sum(1))
         return torch.cat(parts)
 
@@ -144,14 +145,13 @@ class Memory:
                     memory[extent] = data.clone()
         return Snapshot(memory, self.random_state())
 
-    def restore(self, snapshot: Snapshot, only: Iterable[Extent] | None = None, random: bool = True) -> None:
-        """Put the bytes back (`only` these extents, if given), and the random states unless `random` is False."""
-        wanted = snapshot.memory.keys() if only is None else set(only) & snapshot.memory.keys()
+    def restore(self, snapshot: Snapshot, random: bool = True) -> None:
+        """Put the bytes back (of extents still alive), and the random states unless `random` is False."""
         with self._backend.own_memory(), torch.no_grad():
-            for extent in wanted:
+            for extent, saved in snapshot.memory.items():
                 data = self.view(extent)
                 if data is not None:
-                    data.copy_(snapshot.memory[extent])
+                    data.copy_(saved)
         if random:
             self.set_random_state(snapshot.random)
 
