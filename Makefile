@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+JOBS ?= 2
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
@@ -11,7 +12,7 @@ demo: $(READY)  ## Compare graph and eager on the bundled model.
 	$(BIN)/cudagraph-doctor diff reference
 
 test: $(READY)  ## Run the tests.
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 setup: $(READY)
 
