@@ -75,15 +75,27 @@ def gpu_obstacle() -> str:
 
 
 def cuda_obstacle() -> str:
-    """Why the CUDA backend cannot be used here, in a sentence; "" if it can."""
-    obstacle = gpu_obstacle()
-    if obstacle:
+    """Why the CUDA backend cannot be used here, in a clause; "" if it can."""
+    if obstacle := gpu_obstacle():
         return obstacle
     import torch
 
-    missing = _cannot_import("cuda.bindings.driver")
-    major = (torch.version.cuda or "").partition(".")[0]
-    return f"there is a GPU, but {missing}: pip install 'cudagraph-doctor[cuda{major}]'" if missing else ""
+    if not hasattr(torch._C._CUDAGraph, "raw_cuda_graph"):
+        return f"torch {torch.__version__} cannot keep a captured graph (CUDAGraph(keep_graph=True)); 2.8 or newer can"
+    if missing := _cannot_import("cuda.bindings.driver"):
+        major = (torch.version.cuda or "").partition(".")[0]
+        return f"there is a GPU, but {missing}: pip install 'cudagraph-doctor[cuda{major}]'"
+    from cudagraph_doctor.graph import driver
+
+    try:
+        found = driver.version()
+    except driver.DriverError as error:
+        return f"the CUDA driver does not answer ({error})"
+    if found < driver.OLDEST:
+        return "the driver supports CUDA {}.{}; {}.{} is needed to read a kernel's parameters".format(
+            *found, *driver.OLDEST
+        )
+    return ""
 
 
 def survey() -> Survey:
@@ -92,7 +104,7 @@ def survey() -> Survey:
     no_gpu = gpu_obstacle()
     no_backend = cuda_obstacle()
     no_compiler = _cannot_import("cuda.core")
-    no_cupti = _cannot_import("cupti")
+    no_cupti = _cannot_import("cupti.cupti")
     nsys = _answer("nsys", "--version")
     smi = _answer("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
     parts = {

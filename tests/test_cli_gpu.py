@@ -32,10 +32,12 @@ class target:
 
 def diff(folder: Path, *words: str) -> tuple[int, dict[str, Any], str]:
     """Exit code, JSON report and stderr."""
+    root = str(Path(__file__).resolve().parents[1])
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
     done = subprocess.run(
         [sys.executable, "-m", "cudagraph_doctor", "diff", *words, "--format", "json"],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])},
+        env={**os.environ, "PYTHONPATH": path},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

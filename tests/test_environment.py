@@ -19,11 +19,20 @@ Machine = Callable[..., None]
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """`machine(cuda="13.0", gpu=True, modules=("cupti",))`: what torch and imports answer from then on."""
+    """`machine(cuda="13.0", gpu=True, modules=("cuda.core",))`: what torch, imports and driver answer from then on."""
 
-    def make(*, cuda: str | None = None, gpu: bool = False, modules: tuple[str, ...] = (), torch: bool = True) -> None:
+    def make(
+        *,
+        cuda: str | None = None,
+        gpu: bool = False,
+        modules: tuple[str, ...] = (),
+        torch: bool = True,
+        driver: int = 13000,
+        graph: tuple[str, ...] = ("raw_cuda_graph",),
+    ) -> None:
         fake: Any = types.ModuleType("torch")
         fake.__version__ = "2.11.0"
+        fake._C = types.SimpleNamespace(_CUDAGraph=types.SimpleNamespace(**dict.fromkeys(graph)))
         fake.version = types.SimpleNamespace(cuda=cuda)
         fake.cuda = types.SimpleNamespace(
             is_available=lambda: gpu,
@@ -34,6 +43,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
         monkeypatch.setitem(sys.modules, "torch", fake if torch else None)
         known: dict[str, types.ModuleType] = {"torch": fake} if torch else {}
         known |= {name: types.ModuleType(name) for name in modules}
+        if bindings := known.get("cuda.bindings.driver"):
+            vars(bindings)["cuDriverGetVersion"] = lambda: (0, driver) if driver else (100, 0)
 
         def import_module(name: str) -> types.ModuleType:
             if name not in known:
@@ -69,7 +80,7 @@ def test_a_gpu_without_bindings_says_what_to_install(machine: Machine) -> None:
 
 
 def test_a_full_machine(machine: Machine) -> None:
-    machine(cuda="13.0", gpu=True, modules=("cuda.bindings.driver", "cuda.core", "cupti"))
+    machine(cuda="13.0", gpu=True, modules=("cuda.bindings.driver", "cuda.core", "cupti.cupti"))
     assert environment.cuda_obstacle() == ""
     found = environment.survey()
     assert not found.cannot
@@ -82,7 +93,21 @@ def test_no_compiler_and_no_cupti(machine: Machine) -> None:
     machine(cuda="13.0", gpu=True, modules=("cuda.bindings.driver",))
     said = " ".join(environment.survey().cannot)
     assert "own CUDA kernels: cuda.core cannot be imported" in said
-    assert "cupti cannot be imported" in said
+    assert "cupti.cupti cannot be imported" in said
+
+
+@pytest.mark.parametrize(
+    ("driver", "reason"), [(12030, "supports CUDA 12.3; 12.4 is needed"), (0, "does not answer"), (12040, "")]
+)
+def test_the_driver_is_asked(machine: Machine, driver: int, reason: str) -> None:
+    machine(cuda="13.0", gpu=True, modules=("cuda.bindings.driver",), driver=driver)
+    found = environment.cuda_obstacle()
+    assert reason in found and bool(reason) == bool(found)
+
+
+def test_a_torch_that_keeps_no_graph(machine: Machine) -> None:
+    machine(cuda="12.6", gpu=True, modules=("cuda.bindings.driver",), graph=())
+    assert "cannot keep a captured graph (CUDAGraph(keep_graph=True)); 2.8 or newer can" in environment.cuda_obstacle()
 
 
 def test_without_torch(machine: Machine) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import inspect
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -116,6 +118,79 @@ def test_a_failing_capture_is_no_graph(gpu: Any, stream_restored: Any) -> None:
     again, live = gpu.capture(lambda: x.add_(1))
     again.replay()
     assert x.ne(0).all() and gpu.backend.log.graphs == [live]
+
+
+FAILING = """
+import gc
+import torch
+from cudagraph_doctor.graph.cuda import CudaBackend
+from cudagraph_doctor.graph.driver import bindings, call
+
+def item():
+    x.sum().item()
+
+def unjoined():
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        x.add_(1)
+
+def launch():
+    call("cuGraphLaunch", bindings().CUgraphExec(good.raw_cuda_graph_exec()), torch.cuda.current_stream().cuda_stream)
+
+def begin_again():
+    torch.cuda.CUDAGraph().capture_begin()
+
+def capture(step):
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph
+
+backend = CudaBackend()
+x = torch.zeros(4, device="cuda")
+x.sum().item(), x.add_(1)
+with backend.installed():
+    good = capture(lambda: x.add_(1))
+    for step in (item, unjoined, launch, begin_again):
+        try:
+            capture(step)
+        except RuntimeError as error:
+            print(step.__name__, "refused:", str(error).splitlines()[0])
+        torch.cuda.set_stream(torch.cuda.default_stream())
+        gc.collect()
+
+        torch.cuda.empty_cache()
+        reserved = torch.cuda.memory_reserved()
+        large = torch.empty(1 << 28, dtype=torch.uint8, device="cuda")
+        del large
+        torch.cuda.empty_cache()
+        print("kept", torch.cuda.memory_reserved() - reserved)
+
+        pool = torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(pool):
+            torch.empty(1 << 20, device="cuda")
+        del pool
+        gc.collect()
+
+    x.fill_(1)
+    capture(lambda: x.mul_(3)).replay()
+    good.replay()
+    torch.rand(4, device="cuda")
+    print("right" if x.tolist() == [4.0] * 4 else x)
+"""
+
+
+def test_failed_captures_cost_no_process_and_no_memory() -> None:
+    """In a process of its own: torch ends it if a MemPool dies while its allocator believes in a capture."""
+    done = subprocess.run(
+        [sys.executable, "-c", FAILING], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120
+    )
+    print(done.stdout, done.stderr)
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines if "refused" in line] == ["item", "unjoined", "launch", "begin_again"]
+    assert lines.count("kept 0") == 4 and lines[-1] == "right"
 
 
 def test_a_capture_whose_body_raised_is_no_graph(gpu: Any) -> None:
