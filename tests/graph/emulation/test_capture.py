@@ -188,7 +188,8 @@ def test_module_hooks_are_there_only_during_a_capture(backend: EmulatedBackend) 
 
 def test_the_doctors_own_captures_have_no_line(backend: EmulatedBackend) -> None:
     space: dict[str, object] = {"__name__": "cudagraph_doctor.proof.arms", "torch": torch}
-    exec("def capture():\n    with torch.cuda.graph(torch.cuda.CUDAGraph()):\n        pass", space)
+    source = "def capture():\n    with torch.cuda.graph(torch.cuda.CUDAGraph()):\n        pass"
+    exec(compile(source, "/somewhere/arms.py", "exec"), space)
     space["capture"]()  # type: ignore[operator]
     assert backend.log.graphs[0].captured_at is None
     with torch.cuda.graph(torch.cuda.CUDAGraph()):
