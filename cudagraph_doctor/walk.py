@@ -40,6 +40,7 @@ class Walk:
     """What was found. Paths read like Python: "model.layers.0.attn.k_cache", "runner.graph_vars.slot_mapping"."""
 
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
+    """Those with memory; of wrappers (DTensor, quantised tensors) the ones inside."""
     scalars: dict[str, Any] = field(default_factory=dict)
     modules: dict[str, torch.nn.Module] = field(default_factory=dict)
     """Outermost modules only (their children have names of their own)."""
@@ -85,7 +86,18 @@ def _below(node: Any) -> Iterator[tuple[str, Any]]:
 
 def _opaque(node: Any) -> bool:
     module = type(node).__module__ + "."
-    return isinstance(node, (types.ModuleType, type, torch.Generator)) or module.startswith(_SKIPPED_MODULES)
+    torchs = module.startswith(_SKIPPED_MODULES) and not isinstance(node, torch.Tensor)
+    return torchs or isinstance(node, (types.ModuleType, type, torch.Generator))
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    """Whether its elements lie somewhere: not those of sparse and "meta" tensors and of wrappers around others."""
+    if tensor.layout is not torch.strided or tensor.device.type == "meta":
+        return False
+    try:
+        return tensor.data_ptr() != 0 or not tensor.numel()
+    except RuntimeError:
+        return False
 
 
 def walk(roots: Mapping[str, object]) -> Walk:
@@ -106,7 +118,7 @@ def walk(roots: Mapping[str, object]) -> Walk:
             break
         seen.add(id(node))
         alive.append(node)
-        if isinstance(node, torch.Tensor):
+        if isinstance(node, torch.Tensor) and _has_memory(node):
             found.tensors.setdefault(path.removeprefix("."), node)
             continue
         if isinstance(node, torch.nn.Module) and not in_module:

@@ -76,3 +76,31 @@ def test_a_walk_that_gives_up_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walking, "MAX_OBJECTS", 3)
     assert not walk({"": [[1], [2], [3], [4]]}).complete
     assert walk({"": [[1]]}).complete
+
+
+class Wrapper(torch.Tensor):
+    """A tensor around another one, as DTensor and quantised tensors are."""
+
+    __slots__ = ("inner",)
+    __module__ = "torch.distributed.tensor"  # DTensor's
+    inner: torch.Tensor
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor) -> Wrapper:
+        made: Wrapper = torch.Tensor._make_wrapper_subclass(cls, inner.shape)  # type: ignore[attr-defined]
+        made.inner = inner
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, *_: object, **__: object) -> None:
+        raise AssertionError("an operator was called")
+
+
+def test_tensors_without_memory_are_not_listed() -> None:
+    meta, sparse, empty = torch.zeros(2, device="meta"), torch.eye(2).to_sparse(), torch.zeros(0)
+    assert list(walk({"": {"meta": meta, "sparse": sparse, "empty": empty}}).tensors) == ["empty"]
+
+
+def test_of_a_wrapper_the_tensor_inside_is_named() -> None:
+    inner = torch.zeros(2)
+    assert walk({"": {"weight": Wrapper(inner)}}).tensors == {"weight.inner": inner}
