@@ -81,14 +81,14 @@ def test_a_walk_that_gives_up_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 class Wrapper(torch.Tensor):
     """A tensor around another one, as DTensor and quantised tensors are."""
 
-    __slots__ = ("inner",)
+    __slots__ = ("inside",)
     __module__ = "torch.distributed.tensor"  # DTensor's
-    inner: torch.Tensor
+    inside: torch.Tensor
 
     @staticmethod
     def __new__(cls, inner: torch.Tensor) -> Wrapper:
-        made: Wrapper = torch.Tensor._make_wrapper_subclass(cls, inner.shape)  # type: ignore[attr-defined]
-        made.inner = inner
+        made: Wrapper = torch.Tensor._make_wrapper_subclass(cls, inner.shape)
+        made.inside = inner
         return made
 
     @classmethod
@@ -103,4 +103,4 @@ def test_tensors_without_memory_are_not_listed() -> None:
 
 def test_of_a_wrapper_the_tensor_inside_is_named() -> None:
     inner = torch.zeros(2)
-    assert walk({"": {"weight": Wrapper(inner)}}).tensors == {"weight.inner": inner}
+    assert walk({"": {"weight": Wrapper(inner)}}).tensors == {"weight.inside": inner}
