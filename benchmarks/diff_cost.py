@@ -1,7 +1,7 @@
 """What `diff` costs against the plain steps that it runs, side by side in one process.
 
-Plain: the same plan, each step eagerly and through its graph as often as `diff` runs a clean step, waiting for the device
-after each, without saving, restoring or comparing anything. Captures are measured apart: both need them.
+Plain: the same plan, each step eagerly and through its graph as often as `diff` runs a clean step, waiting for the
+device after each, without saving, restoring or comparing anything. Captures are measured apart: both need them.
 
     python benchmarks/diff_cost.py [--preset default] [--steps 8] [--backend auto]
 """
@@ -42,6 +42,7 @@ def timed(action: Callable[[], Any], backend: Backend) -> float:
 def plain_seconds(subject: LoopSubject, backend: Backend, settings: Settings) -> tuple[float, float, int]:
     """(seconds of the plain steps, seconds of the captures, number of runs)."""
     plan = subject.plan(settings.steps, (), (), False)
+    subject.capture_all(plan)  # cold: kernels are compiled and loaded
     captures = timed(lambda: subject.capture_all(plan), backend)
     calls = [(run, at) for at in plan for run in (subject.eager, subject.eager, subject.replayed, subject.replayed)]
     subject.reset()

@@ -13,7 +13,7 @@ from typing import Any
 from cudagraph_doctor import contract
 from cudagraph_doctor.errors import DoctorError, Inconclusive
 from cudagraph_doctor.findings import Finding, Outcome, Status, Step
-from cudagraph_doctor.graph.backend import Backend
+from cudagraph_doctor.graph.backend import Backend, ListenerError
 from cudagraph_doctor.graph.model import Origin
 from cudagraph_doctor.progress import Progress
 from cudagraph_doctor.proof import places
@@ -146,7 +146,7 @@ class _Collector:
             for at in compared:
                 self.progress.advance(f"step {at.step}, {at.rows} rows, graph {at.key}")
                 self._step(at)
-        except DoctorError:
+        except (DoctorError, ListenerError):
             raise
         except Exception as error:
             # eager steps ran before: it is the replay that fails

@@ -65,6 +65,10 @@ class LiveGraph:
     """Free room for the backend."""
 
 
+class ListenerError(RuntimeError):
+    """A listener of ours failed inside a user's capture or replay: our bug, not the replay's."""
+
+
 class GraphLog:
     """Captures and replays as they happen. Listeners are called on the capturing or replaying thread."""
 
@@ -77,15 +81,21 @@ class GraphLog:
     def captured(self, live: LiveGraph) -> None:
         """Called by the backend at the end of a successful capture."""
         self.graphs.append(live)
-        for listener in tuple(self._captured):
-            listener(live)
+        self._tell(self._captured, live)
 
     def replaying(self, live: LiveGraph) -> None:
         """Called by the backend right before a replay is launched."""
         live.replays += 1
         self.replays += 1
-        for listener in tuple(self._replaying):
-            listener(live)
+        self._tell(self._replaying, live)
+
+    @staticmethod
+    def _tell(listeners: list[Callable[[LiveGraph], None]], live: LiveGraph) -> None:
+        for listener in tuple(listeners):
+            try:
+                listener(live)
+            except Exception as error:
+                raise ListenerError(f"a listener failed: {type(error).__name__}: {error}") from error
 
     @contextmanager
     def listening(

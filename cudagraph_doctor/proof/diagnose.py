@@ -16,7 +16,7 @@ from cudagraph_doctor.graph.regions import NamedRange, Regions
 from cudagraph_doctor.proof import places
 from cudagraph_doctor.proof.arms import Arm, Arms, Result, span
 from cudagraph_doctor.proof.compare import Level
-from cudagraph_doctor.proof.nodes import Unlike, baked_remedies, first_unlike
+from cudagraph_doctor.proof.nodes import Unlike, address_suspects, baked_remedies, first_unlike
 from cudagraph_doctor.proof.repair import (
     Cause,
     Remedy,
@@ -139,11 +139,12 @@ class Doctor:
                 baked = baked_remedies(one.live, b, a)
                 found.culprits = next(([r] for r in baked if as_bad(r)), [])
             found.launched = self._launched(at, b, found)
+        found.confirmed = found.forced = bool(found.culprits)
         for remedy in found.culprits:  # they did harm: what they wrote is what was wrong
             remedy.was, remedy.expected = remedy.expected, remedy.was
             remedy.held, remedy.right = remedy.right, remedy.held
-        found.confirmed = bool(found.culprits)
-        found.forced = found.confirmed
+        if not found.culprits:
+            found.culprits = [r for a, b in zip(old, self.read(held), strict=False) for r in address_suspects(a, b)]
         return found
 
     def _launched(self, at: Planned, graph: CapturedGraph, found: Diagnosis) -> Origin | None:

@@ -94,7 +94,7 @@ def _kept_outputs(arms: Arms, plan: Sequence[Planned], first: list[Outputs]) -> 
             if holders.get(name) is tensor or not (in_pool or any(overlaps(tensor, e) for e in arms.found.touched)):
                 continue
             kept[name] = None
-            with arms.backend.own_memory():
+            with arms.backend.own_memory(), torch.inference_mode(tensor.is_inference()):
                 tensor.data = tensor.detach().clone()
 
     moved = _run(arms, plan, listener=move_away)
@@ -144,11 +144,11 @@ def _ordering(arms: Arms, plan: Sequence[Planned], first: list[Outputs], progres
     waiting: list[dict[str, torch.Tensor]] = []
     _run(arms, plan, listener=_watcher(arms, plan, waiting, delay=False))
     wrong_at = []
-    delayed: list[dict[str, torch.Tensor]] = []
+    delayed: list[dict[str, torch.Tensor]] = []  # of the first delayed run: later ones start from its wrong outputs
     for number in range(_TIMES):
         progress.advance(f"in a row, device slowed, {number + 1} of {_TIMES}")
-        delayed = []
-        results = _run(arms, plan, wait=False, listener=_watcher(arms, plan, delayed, delay=True))
+        seen = delayed if number == 0 else []
+        results = _run(arms, plan, wait=False, listener=_watcher(arms, plan, seen, delay=True))
         at = _first_difference(results, first)
         if at is None:
             return []

@@ -79,6 +79,28 @@ def baked_remedies(live: LiveGraph, old: CapturedGraph, new: CapturedGraph) -> l
     return list(found.values())
 
 
+def address_suspects(old: CapturedGraph, new: CapturedGraph) -> list[Remedy]:
+    """Named memory that a graph captured now reads where the old one, which is gone, read something else.
+
+    Nothing is tried with the old address: that memory may be gone too.
+    """
+    found: dict[str, Remedy] = {}
+    for a, b in zip(old.nodes, new.nodes, strict=False):
+        if a.kind is not b.kind or a.name != b.name:
+            continue
+        for p, q in zip(a.params, b.params, strict=False):
+            there = {pointer.offset: pointer for pointer in p.pointers}
+            for pointer in q.pointers:
+                before = there.get(pointer.offset)
+                named = pointer.region.kind not in _OWN
+                if before and named and before.address != pointer.address and before.region != pointer.region:
+                    region = pointer.region
+                    found.setdefault(
+                        region.name, Remedy(Cause.REBOUND, region.name, region.kind, notes={"kernel": a.name})
+                    )
+    return list(found.values())
+
+
 def _edit(node: int, old: Param, new: Param) -> Edit | None:
     if len(old.data) != len(new.data):
         return None

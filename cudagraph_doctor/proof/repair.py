@@ -93,7 +93,8 @@ def applied(arms: Arms, remedies: Sequence[Remedy]) -> Iterator[None]:
     undo: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def mend(_live: LiveGraph) -> None:
-        with arms.backend.own_memory(), torch.no_grad():
+        # engines capture in inference mode; their buffers may only be written in it
+        with arms.backend.own_memory(), torch.inference_mode():
             for remedy in remedies:
                 if remedy.buffer is not None and remedy.right is not None:
                     undo.append((remedy.buffer, remedy.buffer.clone()))
@@ -111,7 +112,7 @@ def applied(arms: Arms, remedies: Sequence[Remedy]) -> Iterator[None]:
             yield
         finally:
             arms.backend.synchronize()
-            with arms.backend.own_memory(), torch.no_grad():
+            with arms.backend.own_memory(), torch.inference_mode():
                 for buffer, old in reversed(undo):
                     buffer.copy_(old)
 

@@ -111,20 +111,25 @@ def state_difference(
             continue
         covered = torch.zeros(extent.bytes, dtype=torch.bool, device=ref.device)
         for name, tensor in tensors.items():
+            if not tensor.is_contiguous():
+                continue
             start, size = span(tensor)
             low, high = max(start, extent.address), min(start + size, extent.address + extent.bytes)
-            if low >= high or not tensor.is_contiguous():
+            # an element that the extent cuts in two is left to the unnamed bytes
+            width = tensor.element_size()
+            low, high = low + (start - low) % width, high - (high - start) % width
+            if low >= high:
                 continue
-            a, b = low - extent.address, high - extent.address
-            if bool(covered[a:b].all()):
+            part, first = slice(low - extent.address, high - extent.address), (low - start) // width
+            known = covered[part].view(-1, width).all(1)
+            if bool(known.all()):
                 continue
-            covered[a:b] = True
-            wrong = _typed(
-                found, name, tensor, low - start, (was[a:b], ref[a:b], new[a:b]), set(reserved.get(name, ()))
-            )
-            if wrong is not None and bool(wrong.any()):
+            covered[part] = True
+            exempt = known | _in_rows(reserved.get(name, ()), tensor, first, len(known))
+            wrong = _typed(found, name, tensor, first, (was[part], ref[part], new[part]), exempt)
+            if bool(wrong.any()):
                 mask = found.suspicious.setdefault(extent, torch.zeros_like(covered))
-                mask[a : a + wrong.numel()] |= wrong
+                mask[part] |= wrong.repeat_interleave(width)
         rest = ~covered & (ref != new)
         if bool(rest.any()):
             words = rest.nonzero().flatten() // 8
@@ -142,27 +147,26 @@ def state_difference(
 _ORDER = list(Level)
 
 
+def _in_rows(rows: Iterable[int], tensor: torch.Tensor, first: int, count: int) -> torch.Tensor:
+    """Which of `count` elements from element `first` on lie in these rows of dimension 0: a mask."""
+    wanted = torch.tensor(list(rows), dtype=torch.int64, device=tensor.device)
+    row_of = (torch.arange(count, device=tensor.device) + first) // max(1, math.prod(tensor.shape[1:]))
+    return torch.isin(row_of, wanted)
+
+
 def _typed(
     found: StateDifference,
     name: str,
     tensor: torch.Tensor,
-    offset: int,
+    first: int,
     parts: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
-    reserved: set[int],
-) -> torch.Tensor | None:
-    """Compare one tensor's share of an extent; returns the bytes that differ by more than rounding."""
-    width = tensor.element_size()
-    whole = parts[0].numel() // width * width
-    was, ref, new = (p[:whole].clone().view(-1, width) for p in parts)
-    differs = (ref != new).any(1)
-    first = offset // width
-    if reserved and tensor.dim():
-        row = max(1, math.prod(tensor.shape[1:]))
-        rows = (torch.arange(len(differs), device=differs.device) + first) // row
-        for free in reserved:
-            differs &= rows != free
+    exempt: torch.Tensor,
+) -> torch.Tensor:
+    """Compare a tensor's elements from number `first` on, all but the exempt; the mask of those that are wrong."""
+    was, ref, new = (p.clone().view(-1, tensor.element_size()) for p in parts)
+    differs = (ref != new).any(1) & ~exempt
     if not bool(differs.any()):
-        return None
+        return differs
     found.names[name] = None
     wrong = differs & _beyond_rounding(*(p.reshape(-1).view(tensor.dtype) for p in (new, ref)))
     found.wrong += int(wrong.sum())
@@ -185,14 +189,15 @@ def _typed(
         for slot in slots:
             index: tuple[int, ...] = (slot,) if lead == 1 else (slot // tensor.shape[1], slot % tensor.shape[1])
             found.places.append(Place(name, index, slot, kind))
-    return wrong.repeat_interleave(width)
+    return wrong
 
 
 def _beyond_rounding(new: torch.Tensor, ref: torch.Tensor) -> torch.Tensor:
     """Elements that differ by more than rounding; integers by anything."""
-    if not new.dtype.is_floating_point:
+    if not new.dtype.is_floating_point and not new.dtype.is_complex:
         return torch.ones(new.shape, dtype=torch.bool, device=new.device)
-    a, b = new.to(torch.float64), ref.to(torch.float64)
+    wide = torch.complex128 if new.dtype.is_complex else torch.float64
+    a, b = new.to(wide), ref.to(wide)
     finite = b[b.isfinite()].abs()
     scale = float(finite.max()) if finite.numel() else 0.0
     # not(close) rather than far: NaN is not close to anything but NaN

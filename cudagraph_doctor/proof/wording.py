@@ -183,7 +183,9 @@ def _of_remedies(case: Case, remedies: list[Remedy], draft: _Draft) -> Finding:
     where = f" ({first.where})" if first.where and len(remedies) == 1 else ""
     size = sum(r.bytes for r in remedies)
     healed = f"healed by {'setting' if first.edits else 'writing'} {size} bytes of {names}{where}"
-    if first.edits and first.cause is Cause.REBOUND:
+    if not case.diagnosis.confirmed:
+        healed = f"the graph's launches have another address where one captured now has that of {names}"
+    elif first.edits and first.cause is Cause.REBOUND:
         healed = f"healed by putting the address of {names} into the graph"
     if case.diagnosis.forced:
         healed = f"its {size} bytes, put into a graph captured now, make that one as wrong, bit for bit"
