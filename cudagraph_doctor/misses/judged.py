@@ -104,7 +104,8 @@ def judge_all(traces: Sequence[Trace], demands: Demands) -> Run:
     usual = usual_launches(records)
     if demands.expect_launches is not None:
         usual = {record.label.form: demands.expect_launches for record in records}
-    rulings = [judge(record, usual.get(record.label.form, 1)) for record in records]
+    stray = any(trace.outside_graph_launches for trace in traces)
+    rulings = [judge(record, usual.get(record.label.form, 1), stray) for record in records]
     buckets = sizes.find(records, captures, demands.buckets)
     hits = [
         ruling.verdict is Verdict.FULL

@@ -66,8 +66,14 @@ def few(loose: int, kernels: int) -> bool:
     return loose <= max(FEW, FEW_SHARE * kernels)
 
 
-def judge(step: StepRecord, usual: int) -> Ruling:
-    """The verdict of a step; `usual` as in `rule`."""
+def judge(step: StepRecord, usual: int, stray: bool = False) -> Ruling:
+    """The verdict of a step.
+
+    Args:
+        step: the step.
+        usual: as in `rule`.
+        stray: whether the trace has graph launches in no step: one of them may be this step's.
+    """
     if not step.whole:
         return Ruling(Verdict.UNKNOWN, "the step is cut off")
     if step.captures:
@@ -77,11 +83,13 @@ def judge(step: StepRecord, usual: int) -> Ruling:
             Verdict.UNKNOWN, f"{step.unexplained} graph activities were launched by a call that is no graph launch"
         )
     graphs, loose, side = step.graph_launches, step.loose_launches, False
-    if not graphs and not loose:
-        graphs, loose, side = step.side_graph_launches, step.side_loose_launches, True
+    if not graphs and (step.side_graph_launches or not loose):
+        graphs, loose, side = step.side_graph_launches, loose + step.side_loose_launches, True
     if not graphs and not loose:
         failed = f": {step.failures[-1]}" if step.failures else ""
         return Ruling(Verdict.UNKNOWN, f"nothing was launched in it{failed}")
+    if not graphs and stray and few(loose, 0):
+        return Ruling(Verdict.UNKNOWN, f"it launched {loose} kernels only, and graphs were launched outside of steps")
     if step.graph_kernels is not None and not side:
         return Ruling(rule(graphs, loose, step.graph_kernels, usual))
     least, most = (rule(graphs, loose, kernels, usual) for kernels in (graphs, graphs * LARGEST_GRAPH))

@@ -45,7 +45,7 @@ def collect(path: Path, form: Form, own: Family | None = None) -> Trace:
             source = kineto.load(path, database, own, gzipped=form is Form.JSON_GZ)
         try:
             return _Collector(path.name, database, source).trace()
-        except (sqlite3.Error, OverflowError) as error:
+        except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
             raise Inconclusive(
                 f'The trace "{path}" holds rows that cannot be worked with.', seen=str(error), fix="Export it again."
             ) from None

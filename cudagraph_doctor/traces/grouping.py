@@ -24,7 +24,9 @@ def add_up(database: sqlite3.Connection, source: str, table: str, select: str) -
         table: the table, without `source.`.
         select: what to insert, with `WHERE rowid BETWEEN ? AND ?` in it.
     """
-    first, last = database.execute(f"SELECT min(rowid), max(rowid) FROM source.{table}").fetchone()
+    # Two queries: SQLite finds either end at once, and both together by reading all rows.
+    (first,) = database.execute(f"SELECT min(rowid) FROM source.{table}").fetchone()
+    (last,) = database.execute(f"SELECT max(rowid) FROM source.{table}").fetchone()
     if first is None:
         return
     if last - first < _PIECE:

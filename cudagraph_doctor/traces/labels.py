@@ -97,6 +97,7 @@ FAMILIES = (
         "cudagraph-doctor",
         r"^(?P<stage>decode|prefill|mixed) step=(?P<number>\d+) bs=(?P<batch>\d+)"
         r"(?: toks=(?P<tokens>\d+))?(?: prefill=(?P<ctx_tok>\d+))?(?: bucket=(?P<bucket>\d+))?\b",
+        in_tokens=True,
     ),
     _family(
         "decode range with a batch size",
@@ -203,7 +204,7 @@ def _label(text: str, family: Family, match: re.Match[str]) -> Label:
         batch,
         tokens,
         number("bucket"),
-        family.in_tokens,
+        family.in_tokens and tokens is not None,
         form=f"{family.name}: {name}",
     )
 

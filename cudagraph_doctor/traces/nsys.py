@@ -54,7 +54,7 @@ def load(path: Path, database: sqlite3.Connection, own: labels.Family | None) ->
         address = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
         database.execute("ATTACH ? AS source", (address,))
         return _Export(path, address, database).read(own)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's own message may quote damaged bytes
         raise Inconclusive(f'The export "{path}" is damaged or cut short.', seen=str(error), fix=_EXPORT_FIX) from None
 
 
@@ -65,6 +65,7 @@ class _Export:
     database: sqlite3.Connection
     columns: dict[str, set[str]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
+    strings: dict[int, str] = field(default_factory=dict)
 
     def read(self, own: labels.Family | None) -> Source:
         self._look()
@@ -177,8 +178,10 @@ class _Export:
         return {process: f"process {process >> 24 & 0xFFFFFF}" for (process,) in rows}
 
     def _string(self, identity: int) -> str:
-        row = self.database.execute("SELECT value FROM source.StringIds WHERE id = ?", (identity,)).fetchone()
-        return str(row[0]) if row else ""
+        if identity not in self.strings:
+            row = self.database.execute("SELECT value FROM source.StringIds WHERE id = ?", (identity,)).fetchone()
+            self.strings[identity] = str(row[0]) if row else ""
+        return self.strings[identity]
 
     def _kernel_name(self, origin: str, first: int) -> str:
         if origin != f"source.{KERNEL}" or "shortName" not in self.columns[KERNEL]:
@@ -204,7 +207,7 @@ class _Export:
             f"SELECT n.start, n.end, n.globalTid, {text} FROM source.NVTX_EVENTS n {join}"
             f" WHERE n.eventType IN ({_RANGE_TYPES}) AND n.globalTid IS NOT NULL"
         ):
-            if not isinstance(label, str) or not isinstance(start, int) or not isinstance(thread, int):
+            if not (isinstance(label, str) and isinstance(start, int) and isinstance(thread, int)) or start < 0:
                 unmatched += 1
                 continue
             known = read.get(label)

@@ -24,9 +24,9 @@ CREATE TABLE step (
 );
 CREATE TABLE call (
     process INTEGER NOT NULL,
-    thread INTEGER NOT NULL,
-    start INTEGER NOT NULL,
-    end INTEGER NOT NULL,
+    thread INTEGER NOT NULL CHECK (typeof(thread) = 'integer'),
+    start INTEGER NOT NULL CHECK (typeof(start) = 'integer'),
+    end INTEGER NOT NULL CHECK (typeof(end) = 'integer' AND end >= start),
     kind INTEGER NOT NULL,     -- calls.Kind
     driver INTEGER NOT NULL DEFAULT 0,  -- 1: a call of the driver API
     correlation INTEGER,

@@ -1,4 +1,4 @@
-"""A made-up decode loop, written down as nsys (any schema, graph or node mode) or torch.profiler would have recorded it.
+"""A made-up decode loop, written down as nsys (any schema, either mode) or torch.profiler would have recorded it.
 
 `MadeUp` keeps a clock and lists of calls, GPU work and ranges; `nsys` and `kineto` write them. Times are nanoseconds.
 """
@@ -345,7 +345,8 @@ class _Export:
         layouts = {
             "KERNEL": f"{times}, {where}, {ids}, demangledName INTEGER NOT NULL, shortName INTEGER NOT NULL, "
             f"graphNodeId INTEGER{graph_id}",
-            "MEMCPY": f"{times}, {where}, {ids}, bytes INTEGER NOT NULL, copyKind INTEGER NOT NULL, graphNodeId INTEGER",
+            "MEMCPY": f"{times}, {where}, {ids}, bytes INTEGER NOT NULL, copyKind INTEGER NOT NULL, "
+            "graphNodeId INTEGER",
             "GRAPH_TRACE": f"{times}, {where}, {ids}, graphId INTEGER NOT NULL, graphExecId INTEGER NOT NULL",
         }
         for name, layout in layouts.items():

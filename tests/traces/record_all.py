@@ -2,8 +2,8 @@
 
     python tests/traces/record_all.py OUTPUT-FOLDER [--workers N]
 
-Three traces each: nsys in graph mode, nsys in node mode, torch.profiler; scrubbed and gzipped. `EXPECTED` says what each
-step has to be, from what the fault does: it is not read off any trace.
+Three traces each: nsys in graph mode, nsys in node mode, torch.profiler; scrubbed and gzipped. `EXPECTED` says what
+each step has to be, from what the fault does: it is not read off any trace.
 """
 
 from __future__ import annotations

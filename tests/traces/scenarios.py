@@ -1,4 +1,4 @@
-"""Decode loops with one fault each, and a clean twin beside it: what the check has to say, and where it has to be silent."""
+"""Decode loops with one fault each, and a clean twin beside it: what has to be found, and where there is nothing."""
 
 from __future__ import annotations
 
