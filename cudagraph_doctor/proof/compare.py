@@ -32,6 +32,8 @@ _RTOL = {
     torch.float32: 1e-2,
     torch.float16: 5e-2,
     torch.bfloat16: 1e-1,
+    torch.complex128: 1e-6,
+    torch.complex64: 1e-2,
 }
 """Relative to the largest reference value of the leaf. Chosen well above measured graph-against-eager rounding (bf16
 logits of a small Qwen3: 0.06 of about 4; fp32 includes TF32) and below the effect of a wrong input (order 1)."""

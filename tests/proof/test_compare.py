@@ -34,6 +34,12 @@ def test_floats_have_small_and_large_differences(dtype: torch.dtype) -> None:
     assert level(torch.zeros(8).to(dtype), reference) is Level.LARGE
 
 
+def test_complex_numbers_round_like_their_parts() -> None:
+    reference = torch.tensor([1.0 + 1.0j, 0.5])
+    assert level(reference * (1 + 1e-6), reference) is Level.SMALL
+    assert level(reference * 1.1, reference) is Level.LARGE
+
+
 @pytest.mark.parametrize(("wrong", "right"), [(NAN, 1.0), (1.0, NAN), (math.inf, -math.inf), (math.inf, 1.0)])
 def test_non_finite_values_in_other_places_are_large(wrong: float, right: float) -> None:
     found = compare_leaf("x", torch.tensor([wrong, 2.0]), torch.tensor([right, 2.0]))
