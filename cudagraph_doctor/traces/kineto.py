@@ -42,6 +42,7 @@ def load(path: Path, database: sqlite3.Connection, own: labels.Family | None, gz
         Inconclusive: it is damaged or cut short, or holds no CUDA calls.
     """
     reader = _Reader(database, own)
+    head = b""
     try:
         with _opened(path, gzipped) as file:
             head = file.read(_HEAD_BYTES)
@@ -49,7 +50,7 @@ def load(path: Path, database: sqlite3.Connection, own: labels.Family | None, gz
             for event in _events(file, is_list=head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"["):
                 reader.take(event)
     except (ijson.JSONError, EOFError, OSError, zlib.error, UnicodeDecodeError) as error:
-        if reader.events == 0:
+        if not reader.events and b'"traceEvents"' not in head and b'"ph"' not in head:
             raise UsageError(f'"{path}" is no trace of torch.profiler.', seen=_short(error), fix=_FIX) from None
         raise Inconclusive(
             f'The trace "{path}" is damaged or cut short after {reader.events} events.', seen=_short(error), fix=_FIX

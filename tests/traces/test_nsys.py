@@ -242,7 +242,9 @@ def test_another_database(tmp_path: Path) -> None:
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE songs (id INTEGER)")
     error = refusal(path)
-    assert isinstance(error, UsageError) and "no export of Nsight Systems" in error.what and error.seen == "tables songs"
+    assert (
+        isinstance(error, UsageError) and "no export of Nsight Systems" in error.what and error.seen == "tables songs"
+    )
 
 
 def test_no_calls(made_up: Callable[[], MadeUp], tmp_path: Path) -> None:
