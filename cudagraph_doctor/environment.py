@@ -136,7 +136,7 @@ def survey() -> Survey:
             can.append("the bundled model with its own CUDA kernels (compiled by NVRTC).")
     can.append("saved reports (report), rule pages (explain).")
     if not no_backend and no_cupti:
-        cannot.append(f"which CUDA call made a node, where torch does not tell: {no_cupti}.")
+        cannot.append(f"the line that launches a kernel without torch's dispatcher (Triton, CUDA C++): {no_cupti}.")
     return Survey(parts, tuple(can), tuple(cannot))
 
 

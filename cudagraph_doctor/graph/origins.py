@@ -1,5 +1,8 @@
 """Who launched each node: user line, module path and operator, from a separate capture that is watched.
 
+A dispatch mode tells the operators and what they launch. Who launches without torch's dispatcher (Triton, CUDA C++) is
+told by CUPTI, where it can be had.
+
 Watching can change what runs (a compiled module captures other kernels under a dispatch mode). So the capture that is
 judged is not this one, and an origin is only believed for nodes that both captures have: see `attach`.
 """
@@ -9,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +20,10 @@ import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from cudagraph_doctor.findings import Location
 from cudagraph_doctor.graph.backend import GraphLog, LiveGraph
 from cudagraph_doctor.graph.callsite import callsite
+from cudagraph_doctor.graph.cupti import Unavailable, node_creations
 from cudagraph_doctor.graph.model import CapturedGraph, Origin
 
 
@@ -41,6 +46,8 @@ class Trace:
     """What each top-level node is: kernel name, otherwise its kind."""
     spans: tuple[Span, ...]
     """By first node; no node is in two."""
+    no_lines: str = ""
+    """Why nodes launched without torch's dispatcher have no line, a clause; "" if they have one."""
 
 
 class ModulePath:
@@ -102,6 +109,11 @@ class SpanRecorder(TorchDispatchMode):
         self._capture: int | None = None
         self._spans: list[Span] = []
         self._seen = 0
+        self._created: list[Location | None] = []
+
+    def created(self) -> None:
+        """To be called, where that is possible, from where a node is created."""
+        self._created.append(callsite())
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the operator and note the nodes that came before it and with it."""
@@ -112,21 +124,32 @@ class SpanRecorder(TorchDispatchMode):
 
     def take(self, total: int) -> tuple[Span, ...]:
         """The spans of the capture that has just ended with `total` nodes."""
-        if self._seen < total:
-            self._spans.append(Span(self._seen, total, Origin(module=self._modules.current)))
+        self._add(total, Origin(module=self._modules.current))
         spans, self._spans, self._seen, self._capture = tuple(self._spans), [], 0, None
         return spans
 
     def _note(self, origin: Origin) -> None:
         now = self._progress()
         if now is None:
+            self._created.clear()
             return
         capture, nodes = now
         if capture != self._capture:  # a new one, or a failed one went before
             self._capture, self._spans, self._seen = capture, [], 0
-        if nodes > self._seen:
+        self._add(nodes, origin)
+
+    def _add(self, nodes: int, origin: Origin) -> None:
+        """The nodes from the last one seen up to `nodes` have this origin."""
+        lines, self._created = self._created, []
+        new = range(self._seen, nodes)
+        if not origin.operator and len(lines) == len(new):
+            self._spans += [
+                Span(at, at + 1, dataclasses.replace(origin, location=line))
+                for at, line in zip(new, lines, strict=True)
+            ]
+        elif new:
             self._spans.append(Span(self._seen, nodes, origin))
-            self._seen = nodes
+        self._seen = max(self._seen, nodes)
 
 
 def trace(
@@ -135,6 +158,7 @@ def trace(
     modules: Mapping[str, torch.nn.Module],
     progress: Callable[[], tuple[int, int] | None],
     names: Callable[[LiveGraph], tuple[str, ...]],
+    creations: Callable[[Callable[[], None]], AbstractContextManager[None]] = node_creations,
 ) -> list[Trace]:
     """Run `capture`, which captures graphs while the hooks are in, and tell for each graph who launched its nodes.
 
@@ -144,17 +168,24 @@ def trace(
         modules: roots of the modules by name ("" for one without a name of its own).
         progress: see `SpanRecorder`.
         names: what each top-level node of a captured graph is.
+        creations: see `cupti.node_creations`.
     """
     paths = ModulePath(modules)
     recorder = SpanRecorder(paths, progress)
     traces: list[Trace] = []
+    no_lines = ""
 
     def captured(live: LiveGraph) -> None:
         found = names(live)
-        traces.append(Trace(found, recorder.take(len(found))))
+        traces.append(Trace(found, recorder.take(len(found)), no_lines))
 
-    with log.listening(captured=captured), paths.followed(), recorder:
-        capture()
+    with ExitStack() as watching:
+        try:
+            watching.enter_context(creations(recorder.created))
+        except Unavailable as reason:
+            no_lines = str(reason)
+        with log.listening(captured=captured), paths.followed(), recorder:
+            capture()
     return traces
 
 

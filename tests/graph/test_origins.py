@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 import torch
 
 from cudagraph_doctor.findings import Location
 from cudagraph_doctor.graph.backend import GraphLog, LiveGraph
+from cudagraph_doctor.graph.cupti import Unavailable
 from cudagraph_doctor.graph.model import CapturedGraph, GraphNode, NodeKind, Origin
 from cudagraph_doctor.graph.origins import ModulePath, Span, Trace, attach, trace
 
@@ -35,8 +37,31 @@ class Capture:
         return None if count is None else (self.id, count)
 
 
+class Creations:
+    """CUPTI, as far as it matters: `tell` as often as nodes are created."""
+
+    def __init__(self) -> None:
+        self.tell: Callable[[], None] = lambda: None
+
+    @contextmanager
+    def __call__(self, heard: Callable[[], None]) -> Iterator[None]:
+        self.tell = heard
+        yield
+        self.tell = lambda: None
+
+
+@contextmanager
+def no_creations(heard: Callable[[], None]) -> Iterator[None]:
+    raise Unavailable("CUPTI takes no subscriber")
+    yield
+
+
 def traced(
-    step: Callable[[], object], capture: Capture, total: int, modules: dict[str, torch.nn.Module] | None = None
+    step: Callable[[], object],
+    capture: Capture,
+    total: int,
+    modules: dict[str, torch.nn.Module] | None = None,
+    creations: Callable[[Callable[[], None]], AbstractContextManager[None]] = no_creations,
 ) -> list[Trace]:
     log = GraphLog()
 
@@ -44,7 +69,7 @@ def traced(
         step()
         log.captured(LiveGraph(0, weakref.ref(capture)))
 
-    return trace(log, run, modules or {}, capture, lambda live: tuple("abcdefgh"[:total]))
+    return trace(log, run, modules or {}, capture, lambda live: tuple("abcdefgh"[:total]), creations)
 
 
 def spans(found: Trace) -> list[tuple[int, int, str, str]]:
@@ -66,7 +91,48 @@ def test_operators_get_the_nodes_that_came_with_them() -> None:
     ]
     where = found.spans[0].origin.location
     assert where is not None and where.file == __file__ and where.code.startswith("return self.up(x)")
-    assert found.spans[1].origin.location is None
+    assert found.spans[1].origin.location is None and found.no_lines == "CUPTI takes no subscriber"
+
+
+def test_launches_outside_the_dispatcher_have_the_line_that_was_running_when_their_node_was_created() -> None:
+    cupti, x = Creations(), torch.ones(2)
+
+    def step() -> None:
+        cupti.tell()  # first
+        cupti.tell()  # second
+        x.relu()
+        cupti.tell()  # last
+
+    (found,) = traced(step, Capture(2, 3), 4, creations=cupti)
+    lines = [span.origin.location.code if span.origin.location else "" for span in found.spans]
+    assert lines == ["cupti.tell()  # first", "cupti.tell()  # second", "x.relu()", "cupti.tell()  # last"]
+    assert spans(found)[2] == (2, 3, "", "aten.relu.default") and found.no_lines == ""
+
+
+def test_creations_that_do_not_fit_the_nodes_give_no_lines() -> None:
+    cupti, x = Creations(), torch.ones(2)
+
+    def step() -> None:
+        cupti.tell()
+        cupti.tell()  # inside a child graph, say
+        x.relu()
+
+    (found,) = traced(step, Capture(1, 2), 2, creations=cupti)
+    assert found.spans[0] == Span(0, 1, Origin())
+
+
+def test_creations_outside_of_a_capture_are_forgotten() -> None:
+    cupti, x = Creations(), torch.ones(2)
+
+    def step() -> None:
+        cupti.tell()  # in a graph built by hand
+        x.relu()
+        cupti.tell()  # captured
+        x.neg()
+
+    (found,) = traced(step, Capture(None, None, 1, 2), 2, creations=cupti)
+    where = found.spans[0].origin.location
+    assert where is not None and where.code == "cupti.tell()  # captured"
 
 
 def test_a_stream_that_does_not_capture_is_no_part() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 import pytest
 import torch
 
-from cudagraph_doctor.graph.model import Origin
+from cudagraph_doctor.graph import cupti
+from cudagraph_doctor.graph.driver import call
+from cudagraph_doctor.graph.model import CapturedGraph, Origin
 from cudagraph_doctor.graph.names import readable
 from cudagraph_doctor.graph.origins import attach
 
@@ -53,7 +56,22 @@ def line_of(text: str) -> int:
         return next(number for number, line in enumerate(source, 1) if text in line)
 
 
-def test_line_operator_and_module_of_each_node(gpu: Any) -> None:
+@pytest.fixture
+def without_cupti(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unavailable() -> None:
+        raise cupti.Unavailable("nsys has it")
+
+    monkeypatch.setattr(cupti, "_api", unavailable)
+
+
+@pytest.fixture
+def with_cupti() -> None:
+    if importlib.util.find_spec("cupti") is None:
+        pytest.skip("needs cupti-python")
+
+
+def traced_model(gpu: Any) -> tuple[CapturedGraph, str]:
+    """The model's graph with its origins, and why the Triton kernels have no line."""
     model, x = Model().cuda(), torch.randn(8, 64, device="cuda")
     with torch.no_grad():
         _, live = gpu.capture(lambda: model(x))
@@ -62,6 +80,12 @@ def test_line_operator_and_module_of_each_node(gpu: Any) -> None:
     graph = attach(judged, trace)
     for node in graph.nodes:
         print(node.index, readable(node.name), node.origin)
+    return graph, trace.no_lines
+
+
+def test_line_operator_and_module_of_each_node(gpu: Any, without_cupti: None) -> None:
+    graph, no_lines = traced_model(gpu)
+    assert no_lines == "nsys has it"
     assert all(node.origin for node in graph.nodes)
     origins = [node.origin for node in graph.nodes if node.origin and node.origin.location]
     where = {(origin.module, origin.operator) for origin in origins}
@@ -71,6 +95,30 @@ def test_line_operator_and_module_of_each_node(gpu: Any) -> None:
     assert lines["aten.addmm.default"] == line_of("# up") and lines["aten.relu.default"] == line_of("# relu")
     raw = [node.origin for node in graph.nodes if node.name == "twice"]
     assert raw == [Origin(module="model.layers.0"), Origin(module="model.layers.1")]
+
+
+def test_cupti_tells_the_line_of_a_launch_without_the_dispatcher(gpu: Any, with_cupti: None) -> None:
+    graph, no_lines = traced_model(gpu)
+    assert no_lines == ""
+    raw = [node.origin for node in graph.nodes if node.name == "twice" and node.origin]
+    assert [(origin.module, origin.operator) for origin in raw] == [("model.layers.0", ""), ("model.layers.1", "")]
+    assert [origin.location and origin.location.line for origin in raw] == [line_of("twice_kernel[(1,)]")] * 2
+    assert all(node.origin and node.origin.operator for node in graph.nodes if node.name != "twice")
+
+
+def test_cupti_tells_the_line_of_the_last_launch(gpu: Any, with_cupti: None) -> None:
+    x = torch.ones(8, device="cuda")
+
+    def step() -> None:
+        x.add_(1)
+        twice_kernel[(1,)](x, 8, BLOCK=8)  # last
+        call("cuMemsetD8Async", x.data_ptr(), 0, 4, torch.cuda.current_stream().cuda_stream)  # fill
+
+    step()
+    (trace,) = gpu.backend.trace_origins(lambda: gpu.capture(step, warm=False))
+    print(trace)
+    lines = [span.origin.location.line for span in trace.spans if span.origin.location]
+    assert lines == [line_of("x.add_(1)"), line_of("# last"), line_of("# fill")]
 
 
 def test_several_graphs_in_one_trace(gpu: Any) -> None:

@@ -1,0 +1,109 @@
+"""Subscribing to CUPTI, over a stand-in for `cupti.cupti`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cudagraph_doctor.graph import cupti
+from cudagraph_doctor.graph.cupti import Unavailable, node_creations
+
+
+class CuptiError(Exception):
+    pass
+
+
+class Api:
+    """What cupti-python does, as far as `node_creations` leans on it."""
+
+    cuptiError = CuptiError
+    CallbackDomain = SimpleNamespace(RESOURCE=3)
+    CallbackIdResource = SimpleNamespace(GRAPHNODE_CREATED=13)
+
+    def __init__(self) -> None:
+        self.refuses: Exception | None = None
+        self.subscribed: Callable[..., None] | None = None
+        self.enabled: list[tuple[int, int, int, int]] = []
+
+    def subscribe(self, callback: Callable[..., None], user_data: object) -> int:
+        if self.refuses:
+            raise self.refuses
+        self.subscribed = callback
+        return 77
+
+    def unsubscribe(self, subscriber: int) -> None:
+        assert subscriber == 77
+        self.subscribed = None
+
+    def enable_callback(self, on: int, subscriber: int, domain: int, callback: int) -> None:
+        self.enabled.append((on, subscriber, domain, callback))
+
+    def create(self) -> None:
+        if self.subscribed:
+            self.subscribed(None, 3, 13, object())
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    made_up = Api()
+    monkeypatch.delitem(sys.modules, "cupti.cupti", raising=False)
+    monkeypatch.setattr(importlib, "import_module", lambda name: made_up)
+    cupti._api.cache_clear()
+    yield made_up
+    cupti._api.cache_clear()
+
+
+def test_heard_inside_the_block_only(api: Api) -> None:
+    heard: list[int] = []
+    with node_creations(lambda: heard.append(1)):
+        api.create()
+        api.create()
+    api.create()
+    assert heard == [1, 1] and api.enabled == [(1, 77, 3, 13)]
+
+
+@pytest.mark.parametrize("refusal", [CuptiError("ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED (39)"), RuntimeError("none")])
+def test_a_refused_subscription(api: Api, refusal: Exception) -> None:
+    api.refuses = refusal
+    with pytest.raises(Unavailable) as caught, node_creations(lambda: None):
+        pytest.fail("entered")
+    assert str(refusal) in str(caught.value)
+
+
+def test_it_is_given_back_when_the_block_fails(api: Api) -> None:
+    with pytest.raises(KeyError), node_creations(lambda: None):
+        raise KeyError("in the block")
+    assert api.subscribed is None
+
+
+def test_errors_of_the_listener_come_out_at_the_end(api: Api) -> None:
+    reached: list[int] = []
+
+    def fail() -> None:
+        raise KeyError("in the listener")
+
+    with pytest.raises(KeyError, match="in the listener"), node_creations(fail):
+        api.create()
+        reached.append(1)
+    assert reached == [1] and api.subscribed is None
+
+
+def test_without_cupti_python(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise ModuleNotFoundError("No module named 'cupti'")
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    with pytest.raises(Unavailable, match="No module named 'cupti'"), node_creations(lambda: None):
+        pytest.fail("entered")
+
+
+def test_a_target_that_uses_it_itself_is_left_alone(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupti.cupti", SimpleNamespace())
+    with pytest.raises(Unavailable, match="uses cupti-python itself"), node_creations(lambda: None):
+        pytest.fail("entered")
+    assert api.enabled == []
