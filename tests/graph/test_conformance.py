@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from cudagraph_doctor.graph.cuda import CudaBackend
 from cudagraph_doctor.graph.emulated import EmulatedBackend
 
 NOT_PERMITTED = "operation not permitted when stream is capturing"
@@ -26,11 +27,13 @@ def emulated() -> Iterator[str]:
 
 @contextmanager
 def cuda() -> Iterator[str]:
-    if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA GPU")
+    """With the hooks in: what was measured without them holds with them, and torch survives the failed captures."""
+    if reason := CudaBackend.why_unusable():
+        pytest.skip(reason)
     before = torch.cuda.current_stream()
     try:
-        yield "cuda"
+        with CudaBackend().installed():
+            yield "cuda"
     finally:
         torch.cuda.set_stream(before)
         torch.cuda.synchronize()

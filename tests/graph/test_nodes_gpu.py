@@ -237,6 +237,7 @@ def test_an_input_freed_after_capture_is_freed(gpu: Any) -> None:
         found = [p.region.kind for param in node.params for p in param.pointers if p.address == address]
         assert found == ["freed"], moment
         torch.cuda.empty_cache()
+    assert driver.allocation_at(address) is None
 
 
 def test_other_memory_of_torch_is_unnamed(gpu: Any) -> None:
