@@ -91,6 +91,7 @@ class Capture:
         if draws and operator.takes_generator:
             kwargs = {**kwargs, "generator": self._device.generator}
             draws = False
+        args = operator.complete(args, kwargs)
         node = Node(
             operator=operator,
             args=tuple(self._freeze(value, operator, on_device) for value in args),

@@ -62,6 +62,10 @@ class Operator:
     """"aten::add"."""
     arguments: tuple[str, ...]
     """Argument names, positional ones first; empty for an operator without a schema."""
+    positional: int
+    """How many of them are positional."""
+    defaults: tuple[Any, ...]
+    """Default values of the last positional arguments: the dispatcher leaves out what equals them."""
     written: tuple[tuple[int, str], ...]
     """(position, name) of the arguments that are written."""
     role: Role
@@ -75,6 +79,15 @@ class Operator:
     """Made of other operators, which are what counts. In inference mode it arrives whole."""
     torchs: bool
     """One of torch's own (not a custom operator, whose host arguments are its own business)."""
+
+    def complete(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """The positional arguments with the defaults that were left out, so that two captures have the same ones."""
+        positional = len(args)
+        first = self.positional - len(self.defaults)
+        names = self.arguments[positional : self.positional]
+        if positional < first or any(name in kwargs for name in names):
+            return args
+        return (*args, *self.defaults[positional - first :])
 
     def argument(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The value passed for `name`, or None."""
@@ -93,6 +106,8 @@ def learn(func: Callable[..., Any]) -> Operator:
             name=name,
             base=name,
             arguments=(),
+            positional=0,
+            defaults=(),
             written=(),
             role=Role.ORDINARY,
             kind=NodeKind.KERNEL,
@@ -113,6 +128,7 @@ def learn(func: Callable[..., Any]) -> Operator:
     elif schema.name in _FILLS:
         kind = NodeKind.MEMSET
     names = tuple(argument.name for argument in schema.arguments)
+    positional = [argument for argument in schema.arguments if not argument.kwarg_only]
     written = tuple(
         (at, argument.name)
         for at, argument in enumerate(schema.arguments)
@@ -123,6 +139,8 @@ def learn(func: Callable[..., Any]) -> Operator:
         name=name,
         base=schema.name,
         arguments=names,
+        positional=len(positional),
+        defaults=tuple(argument.default_value for argument in positional if argument.has_default_value()),
         written=written,
         role=role,
         kind=kind,
