@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
+
 from cudagraph_doctor import contract
 from cudagraph_doctor.errors import DoctorError, Inconclusive
 from cudagraph_doctor.findings import Finding, Outcome, Status, Step
@@ -125,6 +127,7 @@ class _Collector:
         self.noise: dict[str, float] = {}
         self.nodes: dict[str, int] = {}
 
+    @torch.no_grad()  # a decode step has no use for gradients; and all arms have to run alike
     def collect(self) -> Outcome:
         """Everything, in order."""
         settings, subject = self.settings, self.subject

@@ -53,11 +53,6 @@ def children(node: Any) -> Iterator[tuple[str, Any]]:
             yield f".{name}", value
 
 
-def is_leaf(node: Any) -> bool:
-    """Whether `children` has nothing to say about this kind of value (an empty dict is a leaf too)."""
-    return next(children(node), None) is None
-
-
 def leaves(tree: Any) -> dict[str, Any]:
     """All leaves by path ("meta.seq_lens", "caches[0].k"); a tree that is a leaf itself has path "".
 
@@ -84,6 +79,20 @@ def leaves(tree: Any) -> dict[str, Any]:
 def tensors(tree: Any) -> dict[str, torch.Tensor]:
     """The tensor leaves by path."""
     return {path: leaf for path, leaf in leaves(tree).items() if isinstance(leaf, torch.Tensor)}
+
+
+def copies(tree: Any) -> dict[str, Any]:
+    """All leaves by path, as they are now: tensors and numpy arrays copied (to tensors), other leaves as they are."""
+
+    def copied(leaf: Any) -> Any:
+        if type(leaf).__module__ == "numpy" and hasattr(leaf, "dtype"):
+            try:
+                return torch.tensor(leaf)
+            except TypeError:  # of objects
+                return leaf
+        return leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf
+
+    return {path: copied(leaf) for path, leaf in leaves(tree).items()}
 
 
 def rebuild(tree: Any, change: Callable[[str, Any], Any]) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+import pytest
 import torch
 
 from cudagraph_doctor import tree
@@ -95,3 +96,21 @@ def test_rebuild_keeps_types_and_leaves_the_original_alone() -> None:
 def test_rebuild_of_an_ordered_dict() -> None:
     after = tree.rebuild(OrderedDict(b=1, a=2), lambda path, leaf: (path, leaf))
     assert isinstance(after, OrderedDict) and list(after.items()) == [("b", ("b", 1)), ("a", ("a", 2))]
+
+
+def test_copies_are_not_rewritten_with_the_original() -> None:
+    numpy = pytest.importorskip("numpy")
+    before: dict[str, Any] = {"y": torch.zeros(2), "ids": numpy.arange(3), "top": numpy.float32(1.5), "n": 4}
+    copied = tree.copies(before)
+    before["y"].fill_(7)
+    before["ids"][:] = 7
+    assert copied["y"].tolist() == [0, 0]
+    assert copied["ids"].tolist() == [0, 1, 2] and copied["ids"].dtype is torch.int64
+    assert copied["top"].item() == 1.5
+    assert copied["n"] == 4
+
+
+def test_an_array_of_objects_stays_one() -> None:
+    numpy = pytest.importorskip("numpy")
+    names = numpy.array(["a", "b"])
+    assert tree.copies({"names": names})["names"] is names

@@ -102,6 +102,7 @@ class Arms:
         before, random = self._look(), self.memory.random_state()
         lasting = set(before)
         moved: dict[str, None] = {}
+        looks = []
         for at in plan:
             started = time.perf_counter()
             subject.eager(at)
@@ -112,9 +113,11 @@ class Arms:
             now = self._host(tensors=True)
             moved |= dict.fromkeys(path for path in now if host.get(path, now[path]) != now[path])
             host = now
+            if at is plan[0] or at is plan[-1]:  # after the last step alone, what goes round might be where it was
+                looks.append(self._look())
         found.host_moves = list(moved)
-        after = self._look()
-        found.state |= self.memory.changed(before, {b: h for b, h in after.items() if b in lasting})
+        for after in looks:
+            found.state |= self.memory.changed(before, {b: h for b, h in after.items() if b in lasting})
         self.memory.set_random_state(random)
         subject.reset()
         again = self._look()
@@ -196,35 +199,29 @@ class Arms:
         arm: Arm,
         at: Planned,
         around: AbstractContextManager[Any] | None = None,
-        before: Callable[[], None] | None = None,
     ) -> Result:
         """Run one arm from the saved state.
 
         Args:
             arm: which.
             at: the step.
-            around: entered for the run (a patched graph, a listener that writes bytes before the replay).
-            before: called right before the step, after the state was put back.
+            around: entered for the run and the measurement (a patched graph, a listener that writes bytes before the
+                replay): what it puts back at its end is not yet put back in the result.
         """
         self.rewind()
-        if before:
-            before()
         step = {Arm.EAGER: self.subject.eager, Arm.REPLAYED: self.subject.replayed, Arm.FRESH: self.subject.fresh}[arm]
         self.runs += 1
-        with around or nullcontext(), torch.no_grad():
+        with around or nullcontext():
             if arm is not Arm.EAGER:
                 self._replaying(at)
-            outputs = step(at)
-        result = self._measure(arm, outputs)
+            result = self._measure(arm, step(at))
         if arm is not Arm.EAGER:
             self._replaying(None)
         return result
 
     def _measure(self, arm: Arm, outputs: Any) -> Result:
         with self.backend.own_memory():
-            leaves = {
-                p: v.detach().clone() if isinstance(v, torch.Tensor) else v for p, v in tree.leaves(outputs).items()
-            }
+            leaves = tree.copies(outputs)
         del outputs
         self.backend.synchronize()
         return Result(arm, leaves, self.memory.save(self.found.state).memory)
@@ -238,8 +235,7 @@ class Arms:
         results = []
         for later in self._plan[at.index + 1 : at.index + 1 + horizon]:
             self.runs += 1
-            with torch.no_grad():
-                results.append(self._measure(Arm.EAGER, self.subject.eager(later)))
+            results.append(self._measure(Arm.EAGER, self.subject.eager(later)))
         return results
 
     def commit(self, at: Planned, result: Result) -> None:
@@ -282,8 +278,6 @@ def span(tensor: torch.Tensor) -> tuple[int, int]:
 
 def overlaps(tensor: torch.Tensor, extent: Extent) -> bool:
     """Whether some of the tensor's bytes lie in the extent."""
-    if tensor.is_sparse or tensor.device.type == "meta":
-        return False
     start, size = span(tensor)
     return start < extent.address + extent.bytes and extent.address < start + size
 

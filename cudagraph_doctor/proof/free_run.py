@@ -58,18 +58,13 @@ def _run(
     subject.reset()
     backend.synchronize()
     results = []
-    with ExitStack() as stack, torch.no_grad():
+    with ExitStack() as stack:
         if listener:
             stack.enter_context(backend.log.listening(replaying=listener))
         for at in plan:
             outputs = subject.replayed(at) if graphs else subject.eager(at)
             with backend.own_memory():
-                results.append(
-                    {
-                        p: v.detach().clone() if isinstance(v, torch.Tensor) else v
-                        for p, v in tree.leaves(outputs).items()
-                    }
-                )
+                results.append(tree.copies(outputs))
             del outputs
             if wait:
                 backend.synchronize()

@@ -142,8 +142,12 @@ def backend(request: pytest.FixtureRequest) -> Backend:
 
 
 def variant(base: type, backend: Backend, members: dict[str, Any]) -> Any:
-    """An instance of `base` with some members replaced: functions become methods."""
-    return type(base.__name__, (base,), members)(backend.device)
+    """An instance of `base` with some members replaced: functions become methods, other values attributes."""
+    methods = {name: member for name, member in members.items() if callable(member)}
+    made = type(base.__name__, (base,), methods)(backend.device)
+    for name in members.keys() - methods.keys():
+        setattr(made, name, members[name])
+    return made
 
 
 @pytest.fixture
