@@ -56,6 +56,8 @@ _HORIZON = 6
 """Eager steps run on from a differing state to see whether it does harm."""
 _REPEATS = 3
 """Further pairs of runs before a measured finding is spoken."""
+_ROUNDING_SEEN = 2
+"""Steps of one graph of an engine at which rounding is checked against a recapture; later ones are taken as such."""
 _MAX_DIAGNOSES = 4
 """Bad steps diagnosed from scratch; later ones are compared with the culprits known by then."""
 
@@ -244,7 +246,7 @@ class _Collector:
         record.replay_control = self.gap(arms.run(Arm.REPLAYED, at), replayed)
         record.replayed = self.gap(replayed, eager)
         diagnosis = Diagnosis()
-        if needs_fresh(record):
+        if needs_fresh(record) and not self._known_rounding(at, record):
             self._harm(at, record, eager, replayed)
             # a mended replay that takes the process along must not take this finding along
             case = Case(at, Kind.UNTOLD, record, diagnosis, "", self._places(at, None), (), (at.step,), "", False)
@@ -264,6 +266,13 @@ class _Collector:
         )
         self._file(at, kind, record, diagnosis)
         arms.commit(at, eager)
+
+    def _known_rounding(self, at: Planned, record: StepRecord) -> bool:
+        """Whether an engine would capture everything anew for rounding that it was seen to do with this graph."""
+        if not isinstance(self.subject, EngineSubject) or record.replayed.level is not Level.SMALL:
+            return False
+        seen = [s for s in self.steps if s.key == str(at.key) and s.detail.get("kind") == Kind.NUMERICS.value]
+        return len(seen) >= _ROUNDING_SEEN and not record.replayed.state.suspicious
 
     def _harm(self, at: Planned, record: StepRecord, eager: Result, replayed: Result) -> None:
         """Does the graph's state change what later eager steps put out?"""
@@ -302,10 +311,14 @@ class _Collector:
         record.fresh_control = self.gap(arms.run(Arm.FRESH, at), fresh)
         record.fresh = self.gap(fresh, eager)
         record.fresh_replayed = self.gap(replayed, fresh)
+        if record.fresh_replayed.level is Level.SMALL:
+            # other kernels (a compiled module that is run uncompiled by now) round otherwise
+            before = old if engine else self.doctor.read(subject.held(at))
+            now = self.doctor.read(subject.held(at, fresh=True))
+            record.same_nodes = len(before) == len(now) and all(
+                first_unlike(a, b) is None for a, b in zip(before, now, strict=True)
+            )
         if not engine:
-            if record.fresh_replayed.level is Level.SMALL:
-                graphs = zip(*(self.doctor.read(subject.held(at, fresh=now)) for now in (False, True)), strict=False)
-                record.same_nodes = all(first_unlike(a, b) is None for a, b in graphs)
             if fresh_start:
                 frozen = judge(record) is Kind.FROZEN
                 diagnosis = self.doctor.with_fresh(at, fresh, eager, record.replayed, frozen)
@@ -360,10 +373,10 @@ class _Collector:
             self.notes.append(numerics_note(at, kind, record, self.backend.name))
 
     def _module(self, at: Planned) -> str:
-        """First diverging module, in a graph captured at values of a step that is not in the plan."""
+        """First diverging module, in a graph captured where the old one was: at the step behind the plan."""
         if isinstance(self.subject, RunnerSubject):
             return ""
-        return first_diverging_module(self.arms, at, replace(at, step=at.step + 1 + len(self.steps)))
+        return first_diverging_module(self.arms, at, replace(at, step=self.arms.beyond))
 
     def _findings(self) -> list[Finding]:
         findings = []

@@ -181,6 +181,11 @@ class Arms:
         self._saved = self.memory.save(self.found.state | self.found.touched)
 
     @property
+    def beyond(self) -> int:
+        """The step behind the plan."""
+        return 1 + max(at.step for at in self._plan)
+
+    @property
     def saved(self) -> Snapshot:
         """The state of `save`."""
         assert self._saved is not None, "save() comes first"

@@ -12,7 +12,7 @@ import torch
 from cudagraph_doctor import tree
 from cudagraph_doctor.errors import Inconclusive, TargetError
 from cudagraph_doctor.graph.backend import Backend, LiveGraph
-from cudagraph_doctor.proof.compare import same_bits
+from cudagraph_doctor.proof.compare import compare
 from cudagraph_doctor.proof.schedule import choose, schedule
 from cudagraph_doctor.proof.subject import Held, Outputs, Planned, hold
 from cudagraph_doctor.walk import walk
@@ -46,7 +46,10 @@ class LoopSubject:
         self._old: dict[int, _Capture] = {}
         self._fresh: dict[int, _Capture] = {}
         self._pristine: dict[int, dict[str, torch.Tensor]] = {}
-        self._widest: list[tuple[int, int]] = []
+        self._steps: list[int] = []
+        """All that are played or captured."""
+        self._shapes: dict[int, dict[str, torch.Size]] = {}
+        """Position in the plan -> shapes of what the eager step put out, by path."""
 
     # the plan
 
@@ -65,7 +68,7 @@ class LoopSubject:
         else:
             order = [sizes[i % len(sizes)] for i in range(max(steps, len(sizes)))]
         planned = [Planned(i, i, rows, self._bucket(rows)) for i, rows in enumerate(order)]
-        self._widest = [(p.step, p.rows) for p in planned]
+        self._steps = list(range(len(planned) + 1))  # one more: what is captured is a step outside the plan
         return planned
 
     def _bucket(self, rows: int) -> Hashable:
@@ -76,7 +79,7 @@ class LoopSubject:
     def _fresh_inputs(self, step: int, rows: int) -> Any:
         """`next_inputs`, on the device, sharing no memory with a static input."""
         inputs = self.target.next_inputs(step, rows)
-        static = {t.untyped_storage().data_ptr() for c in self._old.values() for t in tree.tensors(c.static).values()}
+        static = self._static_memory()
 
         def place(path: str, leaf: Any) -> Any:
             if not isinstance(leaf, torch.Tensor):
@@ -90,37 +93,39 @@ class LoopSubject:
 
         return tree.rebuild(inputs, place)
 
+    def _static_memory(self) -> set[int]:
+        """Addresses of the storages that static inputs lie in."""
+        return {t.untyped_storage().data_ptr() for c in self._old.values() for t in tree.tensors(c.static).values()}
+
     def truth(self, at: Planned) -> Mapping[str, torch.Tensor]:
         """See `Subject.truth`."""
         return tree.tensors(self._fresh_inputs(at.step, at.rows))
 
     def check_contract(self, plan: Sequence[Planned]) -> None:
-        """Raise TargetError if `next_inputs` is not pure or its shapes do not fit the rows asked for."""
+        """Raise TargetError if `next_inputs` is not pure."""
         for at in (plan[0], plan[-1]):
-            first = tree.leaves(self.target.next_inputs(at.step, at.rows))
-            first = {p: v.clone() if isinstance(v, torch.Tensor) else v for p, v in first.items()}
+            first = tree.copies(self.target.next_inputs(at.step, at.rows))
             self.target.next_inputs(at.step + 1, at.rows)
-            second = tree.leaves(self.target.next_inputs(at.step, at.rows))
-            for path, value in first.items():
-                other = second.get(path)
-                if isinstance(value, torch.Tensor):
-                    same = isinstance(other, torch.Tensor) and same_bits(value, other)
-                else:
-                    same = value == other or value != value
-                if path not in second or not same:
-                    raise TargetError(
-                        f"next_inputs({at.step}, {at.rows}) is not pure: `{path}` differs between two calls",
-                        fix="make next_inputs(step, n) a function of step and n alone: any order, any "
-                        "number of calls, the same answer (a seeded generator made inside it)",
-                    )
+            for other in compare(tree.copies(self.target.next_inputs(at.step, at.rows)), first):
+                raise TargetError(
+                    f"next_inputs({at.step}, {at.rows}) is not pure: `{other.path}` differs between two calls",
+                    fix="make next_inputs(step, n) a function of step and n alone: any order, any "
+                    "number of calls, the same answer (a seeded generator made inside it)",
+                )
 
     def _default_static(self, bucket: int) -> Any:
-        """Buffers of the shape of `next_inputs` at the widest of the planned steps, with `bucket` rows."""
-        candidates = [self.target.next_inputs(step, bucket) for step, _ in self._widest]
+        """Buffers of the shape of `next_inputs` at the widest of the steps played, with `bucket` rows."""
+        candidates = [self.target.next_inputs(step, bucket) for step in self._steps]
         shapes: dict[str, list[int]] = {}
-        for candidate in candidates:
+        for step, candidate in zip(self._steps, candidates, strict=True):
             for path, leaf in tree.tensors(candidate).items():
                 known = shapes.setdefault(path, list(leaf.shape))
+                if len(known) != leaf.dim():
+                    raise TargetError(
+                        f"no static input can be made for `{path}`: its number of dimensions changes from step to step",
+                        seen=f"{len(known)} at step {self._steps[0]}, {leaf.dim()} at step {step}",
+                        fix="write `static_inputs(bucket)` and `update(static, fresh)`",
+                    )
                 shapes[path] = [max(a, b) for a, b in zip(known, leaf.shape, strict=True)]
 
         def buffer(path: str, leaf: Any) -> Any:
@@ -132,19 +137,18 @@ class LoopSubject:
 
     def _static(self, bucket: int) -> Any:
         make = getattr(self.target, "static_inputs", None)
-        static = make(bucket) if make else self._default_static(bucket)
-        taken = {t.untyped_storage().data_ptr() for c in self._old.values() for t in tree.tensors(c.static).values()}
-        if bucket not in self._pristine:
-            self._pristine[bucket] = {p: t.clone() for p, t in tree.tensors(static).items()}
-        first = self._pristine[bucket]
+        return make(bucket) if make else self._default_static(bucket)
+
+    def _static_again(self, bucket: int) -> Any:
+        """Buffers for a graph captured now. Those that the target hands out each time get copies, as at first."""
+        taken, first = self._static_memory(), self._pristine[bucket]
 
         def own(path: str, leaf: Any) -> Any:
-            # a target may hand out the same buffers each time: the fresh graph gets its own, as they were at first
             if isinstance(leaf, torch.Tensor) and leaf.numel() and leaf.untyped_storage().data_ptr() in taken:
                 return first[path].clone() if path in first else leaf.clone()
             return leaf
 
-        return tree.rebuild(static, own) if bucket in self._old else static
+        return tree.rebuild(self._static(bucket), own)
 
     def _stage(self, static: Any, fresh: Any, bucket: int, capturing: bool) -> None:
         prepare = getattr(self.target, "prepare", None)
@@ -172,27 +176,26 @@ class LoopSubject:
                 fix='compile with mode "default" instead of "reduce-overhead", give forward() the callable that '
                 "make_graphed_callables was given, or write an EngineTarget whose graphs(on) switches them",
             )
+        self._shapes[at.index] = {path: tensor.shape for path, tensor in tree.tensors(outputs).items()}
         return outputs
-
-    def padded(self, at: Planned) -> Outputs:
-        """Eager on the static inputs of the graph captured now, staged for this step."""
-        capture = self._fresh[self._key(at)]
-        return self._live_rows(self.target.forward(capture.static), at)
 
     def capture_all(self, plan: Sequence[Planned]) -> None:
         """Capture every bucket of the plan, largest first, at values of a step outside it (or `at_capture`)."""
         beyond = 1 + max(at.step for at in plan)
-        for bucket in sorted({at.key for at in plan if at.key is not None}, reverse=True):  # type: ignore[type-var]
-            self._capture_old(bucket, beyond)
-
-    def _capture_old(self, bucket: Any, step: int) -> None:
         at_capture = getattr(self.target, "at_capture", None)
-        values = at_capture(bucket) if at_capture else self._fresh_inputs(step, bucket)
-        self._old[bucket] = self._capture(bucket, values, warm=True)
+        buckets: list[Any] = sorted({at.key for at in plan if at.key is not None}, reverse=True)
+        # all before any is staged: buckets may share their buffers
+        static = {bucket: self._static(bucket) for bucket in buckets}
+        self._pristine = {b: {p: t.clone() for p, t in tree.tensors(made).items()} for b, made in static.items()}
+        for bucket in buckets:
+            values = at_capture(bucket) if at_capture else self._fresh_inputs(beyond, bucket)
+            self._old[bucket] = self._capture(bucket, static[bucket], values, warm=True)
 
     def recapture(self, at: Planned) -> None:
         """See `Subject.recapture`."""
-        self._fresh[self._key(at)] = self._capture(self._key(at), self._fresh_inputs(at.step, at.rows), warm=False)
+        bucket = self._key(at)
+        values = self._fresh_inputs(at.step, at.rows)
+        self._fresh[bucket] = self._capture(bucket, self._static_again(bucket), values, warm=False)
 
     def drop_fresh(self) -> None:
         """See `Subject.drop_fresh`."""
@@ -203,8 +206,7 @@ class LoopSubject:
             raise Inconclusive(f"no bucket serves {at.rows} rows", fix="add a bucket, or leave this batch size out")
         return at.key
 
-    def _capture(self, bucket: int, values: Any, warm: bool) -> _Capture:
-        static = self._static(bucket)
+    def _capture(self, bucket: int, static: Any, values: Any, warm: bool) -> _Capture:
         self._stage(static, values, bucket, capturing=True)
         if warm:
             self._warm_up(static)
@@ -250,11 +252,15 @@ class LoopSubject:
         return self._live_rows(capture.outputs, at)
 
     def _live_rows(self, outputs: Any, at: Planned) -> Any:
-        bucket = self._key(at)
+        """Without padding: dimensions that are to the eager step's as the bucket is to the rows are cut to those."""
+        bucket, eager = self._key(at), self._shapes.get(at.index, {})
 
-        def live(_path: str, leaf: Any) -> Any:
-            padded = isinstance(leaf, torch.Tensor) and leaf.dim() and leaf.shape[0] == bucket
-            return leaf[: at.rows] if padded else leaf
+        def live(path: str, leaf: Any) -> Any:
+            shape = eager.get(path, ())
+            if not isinstance(leaf, torch.Tensor) or leaf.dim() != len(shape):
+                return leaf
+            sizes = zip(leaf.shape, shape, strict=True)
+            return leaf[tuple(slice(b) if a * at.rows == b * bucket else slice(None) for a, b in sizes)]
 
         return tree.rebuild(outputs, live)
 
