@@ -12,25 +12,17 @@ TESTS = ROOT / "tests"
 
 ELSEWHERE = {
     "cudagraph_doctor/__main__.py": "test_cli.py",
-    "cudagraph_doctor/examine_traces.py": "checks/test_bucket_hits.py",
     "cudagraph_doctor/graph/backend.py": "graph/test_watch.py",
     "cudagraph_doctor/graph/fields.py": "graph/test_nodes.py",
     "cudagraph_doctor/graph/functions.py": "graph/test_nodes_gpu.py",
     "cudagraph_doctor/graph/model.py": "graph/test_nodes.py",
-    "cudagraph_doctor/misses/": "checks/test_bucket_hits.py",
     "cudagraph_doctor/progress.py": "test_worker.py",
     "cudagraph_doctor/proof/": "checks/test_planted_faults.py",
-    "cudagraph_doctor/recording/": "traces",
-    "cudagraph_doctor/report/buckets.py": "report/test_view.py",
-    "cudagraph_doctor/report/csv.py": "report/test_view.py",
     "cudagraph_doctor/rules.py": "docs/test_rule_pages.py",
     "cudagraph_doctor/target.py": "test_contract.py",
-    "cudagraph_doctor/trace_options.py": "checks/test_bucket_hits.py",
-    "cudagraph_doctor/traces/": "traces",
+    "cudagraph_doctor/traces/source.py": "traces/test_collect.py",
     "checks/__init__.py": "checks/test_table.py",
     "checks/eager_diff.py": "checks/test_planted_faults.py",
-    "reference_models/faulty_runner.py": "reference_models/test_faults.py",
-    "reference_models/runner_faults.py": "reference_models/test_faults.py",
 }
 """Module, or folder with a slash at its end, that is tested by more than its own file -> where (below tests/)."""
 

@@ -92,6 +92,11 @@ class _Run:
         last = max(self.padded, default=len(steps))
         since = {i for i in decoding if i > last and self._would_pad(i)}
         self.unpadded_since = since if all(rulings[i].verdict is Verdict.EAGER for i in since) else set()
+        self.always_eager = {
+            buckets.fitting(steps[i].label.size)
+            for i in decoding
+            if i < last and self._would_pad(i) and rulings[i].verdict is Verdict.EAGER
+        }
 
     def miss(self, i: int) -> Miss | None:
         """The reason of step `i`."""
@@ -166,8 +171,12 @@ class _Run:
         return Miss(Reason.HOLE, key, f"no bucket was used between {self._below(size)} and {fitting}", sure)
 
     def _padding_lost(self, i: int) -> int:
-        """Steps that need padding, all eager, after the last padded replay: 0 if step `i` is not among them."""
-        return len(self.unpadded_since) if i in self.unpadded_since else 0
+        """Steps that need padding, all eager, after the last padded replay: 0 if step `i` is not among them.
+
+        Nor if steps of its bucket ran eager before: then padding did not end, it never was.
+        """
+        bucket = self.buckets.fitting(self.steps[i].label.size)
+        return len(self.unpadded_since) if i in self.unpadded_since and bucket not in self.always_eager else 0
 
     def _capture(self, step: StepRecord, weak: str | None) -> Miss:
         if step.failures:

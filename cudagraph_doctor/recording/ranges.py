@@ -7,6 +7,7 @@ It also notices whether the target labels its steps itself; then nothing is adde
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -56,6 +57,17 @@ class Ranges:
                 answer = super().__exit__(*error)
                 self.watching.__exit__(*error)
                 return answer
+
+            def __call__(self, function: Any) -> Any:
+                plain = super().__call__(function)
+                label = function.__name__ if self.watched == "None" else self.watched
+
+                @functools.wraps(function)
+                def watched(*args: Any, **options: Any) -> Any:
+                    with ranges.opened(label):
+                        return plain(*args, **options)
+
+                return watched
 
         def range_push(message: str) -> Any:
             pushed.append(ranges.opened(message))

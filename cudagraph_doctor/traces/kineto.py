@@ -50,7 +50,8 @@ def load(path: Path, database: sqlite3.Connection, own: labels.Family | None, gz
             for event in _events(file, is_list=head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"["):
                 reader.take(event)
     except (ijson.JSONError, EOFError, OSError, zlib.error, UnicodeDecodeError) as error:
-        if not reader.events and b'"traceEvents"' not in head and b'"ph"' not in head:
+        looks_like_one = b'"traceEvents"' in head or b'"ph"' in head
+        if isinstance(error, ijson.JSONError) and not reader.events and not looks_like_one:
             raise UsageError(f'"{path}" is no trace of torch.profiler.', seen=_short(error), fix=_FIX) from None
         raise Inconclusive(
             f'The trace "{path}" is damaged or cut short after {reader.events} events.', seen=_short(error), fix=_FIX
