@@ -93,7 +93,7 @@ def subject_of(target: Any, backend: Backend) -> LoopSubject | EngineSubject:
     """The target as a subject."""
     if contract.check(target) == "engine":
         return EngineSubject(target, backend)
-    return RunnerSubject(target, backend) if hasattr(target, "graphed") else LoopSubject(target, backend)
+    return RunnerSubject(target, backend) if contract.has(target, "graphed") else LoopSubject(target, backend)
 
 
 @dataclass(slots=True)
@@ -231,14 +231,14 @@ class _Collector:
         eager = arms.run(Arm.EAGER, at)
         record.eager_control = self.gap(arms.run(Arm.EAGER, at), eager)
         replayed = arms.run(Arm.REPLAYED, at)
-        if isinstance(self.subject, EngineSubject) and not self.subject.has_replayed(at):
+        if not self.subject.has_replayed(at):
             self.steps.append(
                 Step(
                     at.step,
                     at.rows,
                     str(at.key),
                     "inconclusive",
-                    {"reason": "graphs(True), but the step replayed no graph"},
+                    {"reason": "the step replayed no graph"},
                 )
             )
             arms.commit(at, eager)

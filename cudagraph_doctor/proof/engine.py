@@ -28,7 +28,7 @@ class EngineSubject:
         self.not_checked: list[str] = []
         self.pipelined = bool(getattr(target, "pipelined", False))
         self.generators: tuple[torch.Generator, ...] = tuple(getattr(target, "generators", ()) or ())
-        self.can_recapture = hasattr(target, "recapture")
+        self.can_recapture = getattr(target, "recapture", None) is not None
         if not self.can_recapture:
             self.not_checked.append(
                 "no graph could be captured anew (the target has no recapture()): what is frozen "
@@ -36,13 +36,13 @@ class EngineSubject:
             )
         self._backend = backend
         self._held: dict[int, Held] = {}
-        self._replayed: dict[tuple[int, int], set[int]] = {}
-        for live in backend.log.graphs:
-            self._note(live)
+        self._replayed: dict[tuple[int, bool], set[int]] = {}
+        """(position in the plan, graphs on or off) -> ordinals of the graphs that step replayed."""
+        self._note(*backend.log.graphs)
 
-    def _note(self, live: LiveGraph) -> None:
-        around = {**walk(self.roots()).tensors, **self.named()}
-        self._held[live.ordinal] = hold(live, around)
+    def _note(self, *graphs: LiveGraph) -> None:
+        around = walk(self.roots()).tensors
+        self._held |= {live.ordinal: hold(live, around) for live in graphs}
 
     def plan(self, steps: int, keys: Sequence[int], sizes: Sequence[int], exhaustive: bool) -> list[Planned]:
         """See `Subject.plan`. Default: the target's `batch_sizes` in an order that shrinks and grows."""
@@ -96,23 +96,40 @@ class EngineSubject:
         return self._step(at, graphs=True)
 
     def recapture(self, at: Planned) -> None:
-        """The engine captures all its graphs anew; the old ones are gone from then on."""
+        """The engine captures all its graphs anew; the old ones are gone from then on.
+
+        Raises Inconclusive if it does not.
+        """
+        before = len(self._backend.log.graphs)
         self._replayed.clear()
-        self._held.clear()
         self.target.graphs(True)
         with self._backend.log.listening(captured=self._note):
             self.target.recapture()
+        for _ in range(2):  # some record lazily
+            if len(self._backend.log.graphs) == before:
+                self._step(at, graphs=True)
+        if len(self._backend.log.graphs) == before:
+            self.can_recapture = False
+            raise Inconclusive(
+                "recapture() captured nothing, so there is no graph captured now to compare with",
+                fix="let recapture() drop the engine's graphs and capture them anew",
+            )
+        self._held = {live.ordinal: self._held[live.ordinal] for live in self._backend.log.graphs[before:]}
 
     def drop_fresh(self) -> None:
         """Nothing to drop: the engine goes on with its new graphs."""
 
     def has_replayed(self, at: Planned) -> bool:
-        """Whether the last `replayed` of this step launched a graph."""
+        """See `Subject.has_replayed`."""
         return bool(self._replayed.get((at.index, True)))
 
     def held(self, at: Planned, fresh: bool = False) -> list[Held]:
         """See `Subject.held`."""
         return [self._held[o] for o in sorted(self._replayed.get((at.index, True), ())) if o in self._held]
+
+    def static_now(self, at: Planned, fresh: bool = False) -> Mapping[str, torch.Tensor]:
+        """Nothing: the engine's buffers are found by walking."""
+        return {}
 
     def truth(self, at: Planned) -> Mapping[str, torch.Tensor]:
         """An engine does not tell its inputs; `repair` looks among the tensors alive at the replay."""

@@ -266,6 +266,10 @@ class LoopSubject:
 
     # names
 
+    def has_replayed(self, at: Planned) -> bool:
+        """Always: `replayed` is a replay."""
+        return True
+
     def held(self, at: Planned, fresh: bool = False) -> list[Held]:
         """See `Subject.held`."""
         capture = (self._fresh if fresh else self._old).get(self._key(at))

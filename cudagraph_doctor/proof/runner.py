@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from cudagraph_doctor.errors import Inconclusive
+from cudagraph_doctor.errors import Inconclusive, TargetError
 from cudagraph_doctor.graph.backend import Backend, LiveGraph
 from cudagraph_doctor.proof.loop import LoopSubject
 from cudagraph_doctor.proof.subject import Held, Outputs, Planned, hold
@@ -36,6 +36,11 @@ class RunnerSubject(LoopSubject):
         captured: list[LiveGraph] = []
         with self._backend.log.listening(captured=captured.append):
             runner: Runner = self.target.graphed()
+        if not callable(runner):
+            raise TargetError(
+                f"graphed() returned a {type(runner).__name__}, which cannot be called",
+                fix="let graphed() return the function that takes what next_inputs returns and replays",
+            )
         self._current = runner
         for live in captured:
             self._note(live)
@@ -91,6 +96,10 @@ class RunnerSubject(LoopSubject):
         inputs = self._fresh_inputs(at.step, at.rows)
         with self._backend.log.listening(self._note, lambda live: replayed.add(live.ordinal)):
             return self._live_rows(runner(inputs), at)
+
+    def has_replayed(self, at: Planned) -> bool:
+        """See `Subject.has_replayed`."""
+        return bool(self._replayed.get((at.index, False)))
 
     def held(self, at: Planned, fresh: bool = False) -> list[Held]:
         """See `Subject.held`."""

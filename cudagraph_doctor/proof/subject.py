@@ -81,13 +81,19 @@ class Subject(Protocol):
         """The step through a graph that `recapture` made. Live rows."""
 
     def recapture(self, at: Planned) -> None:
-        """Capture this step's graph now; `fresh` uses it until `drop_fresh`."""
+        """Capture this step's graph now; `fresh` uses it until `drop_fresh`. Raises Inconclusive if none comes."""
 
     def drop_fresh(self) -> None:
         """Forget the fresh graphs."""
 
+    def has_replayed(self, at: Planned) -> bool:
+        """Whether `replayed` has launched a graph at this step: a runner may go around its graphs."""
+
     def held(self, at: Planned, fresh: bool = False) -> list[Held]:
         """The graphs that this step replays, with what they saw at capture (`fresh`: those captured now)."""
+
+    def static_now(self, at: Planned, fresh: bool = False) -> Mapping[str, torch.Tensor]:
+        """The static inputs as they are held now, where the doctor holds them; else nothing: `roots` leads there."""
 
     def truth(self, at: Planned) -> Mapping[str, torch.Tensor]:
         """This step's true input values by path, on the device; empty if the target does not tell (engines)."""

@@ -54,6 +54,34 @@ class TinyLoop:
         self.cache.zero_()
 
 
+class TinyRunner(TinyLoop):
+    """The same with a runner of its own; the tests look into its closure."""
+
+    def graphed(self) -> Callable[[Inputs], dict[str, torch.Tensor]]:
+        """Captures now, or a bucket at its first call if `lazy`."""
+        static: dict[int, Inputs] = {}
+        captured: dict[int, Any] = {}
+
+        def record(bucket: int) -> None:
+            static[bucket] = self.static_inputs(bucket)
+            captured[bucket] = capture(lambda: self.forward(static[bucket]))
+
+        def run(fresh: Inputs) -> dict[str, torch.Tensor]:
+            n = len(fresh["x"])
+            bucket = next(bucket for bucket in self.buckets if bucket >= n)
+            if bucket not in captured:
+                record(bucket)
+            self.update(static[bucket], fresh)
+            graph, outputs = captured[bucket]
+            graph.replay()
+            return {name: value[:n] for name, value in outputs.items()}
+
+        if not getattr(self, "lazy", False):
+            for bucket in reversed(self.buckets):
+                record(bucket)
+        return run
+
+
 class TinyEngine:
     """An EngineTarget that stages into one set of buffers and replays graphs of its own."""
 
@@ -154,6 +182,12 @@ def variant(base: type, backend: Backend, members: dict[str, Any]) -> Any:
 def loop_target(backend: Backend) -> Callable[..., Any]:
     """Makes a `TinyLoop`; members given by name replace its own."""
     return lambda **members: variant(TinyLoop, backend, members)
+
+
+@pytest.fixture
+def runner_target(backend: Backend) -> Callable[..., Any]:
+    """Makes a `TinyRunner`; members given by name replace its own."""
+    return lambda **members: variant(TinyRunner, backend, members)
 
 
 @pytest.fixture
