@@ -16,6 +16,7 @@ import pytest
 
 if TYPE_CHECKING:
     from tests.traces.made_up import MadeUp
+    from tests.traces.record_all import Recorded
 
 _FAKE_TORCH = """
 class version:
@@ -161,8 +162,32 @@ def made_up() -> Callable[[], MadeUp]:
     return make
 
 
+@pytest.fixture
+def clean() -> Recorded:
+    """The recording of the sound engine."""
+    recorded: Recorded = _beside("made_up_traces.record_all").EXPECTED[0]
+    return recorded
+
+
+@pytest.fixture
+def sizes() -> tuple[int, ...]:
+    """Batch sizes of recordings, played in turn."""
+    found: tuple[int, ...] = _beside("made_up_traces.record_all").SIZES
+    return found
+
+
+@pytest.fixture
+def bucket() -> Callable[[int], int]:
+    """The bucket of a batch size in recordings."""
+    found: Callable[[int], int] = _beside("made_up_traces.record_all").bucket
+    return found
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`pair` takes each made-up fault with its clean twin."""
+    """`pair` takes each made-up fault with its clean twin, `recorded` each variant that was recorded on a GPU."""
+    if "recorded" in metafunc.fixturenames:
+        variants = _beside("made_up_traces.record_all").EXPECTED
+        metafunc.parametrize("recorded", variants, ids=[variant.name for variant in variants])
     if "pair" in metafunc.fixturenames:
         pairs = _beside("made_up_traces.scenarios").PAIRS
         metafunc.parametrize("pair", pairs.values(), ids=list(pairs))

@@ -12,8 +12,6 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-import ijson
-
 _ROWS_OF_PROCESSES = {
     "CUPTI_ACTIVITY_KIND_RUNTIME": "globalTid",
     "CUPTI_ACTIVITY_KIND_KERNEL": "globalPid",
@@ -88,6 +86,8 @@ def _copy_rows(database: sqlite3.Connection, table: str, owner: str, layout: str
 
 
 def _profile(trace: Path, draft: Path) -> None:
+    import ijson  # only here: exports of nsys need no JSON library
+
     with gzip.open(trace, "rb") as file, gzip.GzipFile(draft, "wb", mtime=0) as out:
         out.write(b'{"schemaVersion": 1, "traceEvents": [\n')
         separator = b""

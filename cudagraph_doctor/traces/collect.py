@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cudagraph_doctor.errors import Inconclusive
-from cudagraph_doctor.traces import busy, kineto, nsys
+from cudagraph_doctor.traces import busy, nsys
 from cudagraph_doctor.traces.calls import Kind, describe_error
 from cudagraph_doctor.traces.captures import CaptureLinks, capture_windows, link
 from cudagraph_doctor.traces.labels import Family
@@ -42,6 +42,8 @@ def collect(path: Path, form: Form, own: Family | None = None) -> Trace:
         if form is Form.SQLITE:
             source = nsys.load(path, database, own)
         else:
+            from cudagraph_doctor.traces import kineto  # only here: exports of nsys need no JSON library
+
             source = kineto.load(path, database, own, gzipped=form is Form.JSON_GZ)
         try:
             return _Collector(path.name, database, source).trace()

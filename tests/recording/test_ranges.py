@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import nvtx
 import pytest
 import torch
@@ -9,10 +11,10 @@ import torch
 from cudagraph_doctor.recording.ranges import Ranges
 
 
-def annotations(ranges: Ranges, body: object) -> list[str]:
+def names(ranges: Ranges, body: Callable[[], object]) -> list[str]:
     """Names of torch.profiler annotations that `body` left."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler, ranges.installed():
-        body()  # type: ignore[operator]
+        body()
     return [event.name for event in profiler.events() if not event.name.startswith(("aten", "cuda"))]
 
 
@@ -22,19 +24,18 @@ def labelled_by_itself() -> None:
 
 
 def test_nvtx_becomes_an_annotation() -> None:
-    assert annotations(Ranges(annotate=True, add=True), labelled_by_itself) == ["decode step=0 bs=3 bucket=4", "inner"]
-    assert annotations(Ranges(annotate=False, add=True), labelled_by_itself) == []
+    assert names(Ranges(annotate=True, add=True), labelled_by_itself) == ["decode step=0 bs=3 bucket=4", "inner"]
+    assert names(Ranges(annotate=False, add=True), labelled_by_itself) == []
 
 
 def test_as_a_decorator() -> None:
     def body() -> None:
-        @nvtx.annotate("decode step=0 bs=1")
         def step() -> int:
             return 7
 
-        assert step() == 7
+        assert nvtx.annotate("decode step=0 bs=1")(step)() == 7
 
-    assert annotations(Ranges(annotate=True, add=True), body) == ["decode step=0 bs=1"]
+    assert names(Ranges(annotate=True, add=True), body) == ["decode step=0 bs=1"]
 
 
 def test_a_step_gets_a_label_only_if_the_target_gives_none() -> None:
@@ -46,15 +47,15 @@ def test_a_step_gets_a_label_only_if_the_target_gives_none() -> None:
         with ranges.step(2, 3, None):
             torch.zeros(1)
 
-    assert annotations(ranges, unlabelled) == ["decode step=1 bs=3 bucket=4", "decode step=2 bs=3"]
+    assert names(ranges, unlabelled) == ["decode step=1 bs=3 bucket=4", "decode step=2 bs=3"]
 
     def labelled() -> None:
         labelled_by_itself()
         with ranges.step(1, 3, 4):
             labelled_by_itself()
 
-    assert "decode step=1 bs=3 bucket=4" not in annotations(ranges, labelled)
-    assert annotations(Ranges(annotate=True, add=False), lambda: None) == []
+    assert "decode step=1 bs=3 bucket=4" not in names(ranges, labelled)
+    assert names(Ranges(annotate=True, add=False), lambda: None) == []
 
 
 def test_no_ranges() -> None:
@@ -64,7 +65,7 @@ def test_no_ranges() -> None:
         with ranges.step(1, 3, 4):
             torch.zeros(1)
 
-    assert annotations(ranges, body) == []
+    assert names(ranges, body) == []
 
 
 def test_captures_get_a_label_unless_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,9 +80,9 @@ def test_captures_get_a_label_unless_there_is_one(monkeypatch: pytest.MonkeyPatc
         with nvtx.annotate("capture bucket=4"):
             capture()
 
-    assert annotations(Ranges(annotate=True, add=True), capture) == ["capture"]
-    assert annotations(Ranges(annotate=True, add=True), labelled) == ["capture bucket=4"]
-    assert annotations(Ranges(annotate=True, add=False), capture) == []
+    assert names(Ranges(annotate=True, add=True), capture) == ["capture"]
+    assert names(Ranges(annotate=True, add=True), labelled) == ["capture bucket=4"]
+    assert names(Ranges(annotate=True, add=False), capture) == []
 
 
 def test_everything_is_put_back() -> None:

@@ -11,8 +11,10 @@ import pytest
 
 from cudagraph_doctor.errors import Inconclusive, UsageError
 from cudagraph_doctor.recording import record as module
+from cudagraph_doctor.recording.play import MARK
 from cudagraph_doctor.recording.record import Wanted, record
 from cudagraph_doctor.settings import Settings
+from cudagraph_doctor.traces import nsys_tool
 
 FAKE = """#!/usr/bin/env python3
 import json, os, shutil, subprocess, sys
@@ -50,7 +52,7 @@ def nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def no_nsys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.nsys_tool, "find", lambda: None)
+    monkeypatch.setattr(nsys_tool, "find", lambda: None)
 
 
 def silent(text: str) -> None:
@@ -101,11 +103,11 @@ def test_a_target_falls_back_to_torch_profiler_and_says_so(no_nsys: None, tmp_pa
 def test_the_word_of_the_child_is_passed_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    line = module.MARK + '{"what": "No.", "seen": "x", "fix": "Do.", "exit_code": 2}'
+    line = MARK + '{"what": "No.", "seen": "x", "fix": "Do.", "exit_code": 2}'
     monkeypatch.setattr(module, "_player", lambda *_: [sys.executable, "-c", f"import sys; sys.exit({line!r})"])
     with pytest.raises(UsageError, match=r"No\."):
         record(Wanted(tmp_path / "t", settings=Settings("record"), profiler="torch"), silent)
-    assert module.MARK not in capfd.readouterr().err
+    assert MARK not in capfd.readouterr().err
 
 
 def test_a_target_that_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

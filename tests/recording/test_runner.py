@@ -45,7 +45,7 @@ def test_bucket_by_key(key: object, bucket: int | None) -> None:
 
 
 def test_a_loop_with_its_own_runner() -> None:
-    played = []
+    played: list[Any] = []
     target = SimpleNamespace(
         buckets=[1, 4],
         graphed=lambda: played.append,

@@ -122,7 +122,7 @@ def main() -> int:
     arguments.folder.mkdir(parents=True, exist_ok=True)
     jobs = [(recorded, mode) for recorded in EXPECTED for mode in MODES if arguments.only in recorded.name]
     with ThreadPoolExecutor(arguments.workers) as pool:
-        lines = list(pool.map(lambda job: record(*job, arguments.folder), jobs))
+        lines = list(pool.map(lambda job: record(job[0], job[1], arguments.folder), jobs))
     print("\n".join(lines))
     return int(any("FAILED" in line for line in lines))
 
