@@ -75,7 +75,7 @@ _ALL = (
     _rule("CGD410", "exec-update-in-step", Severity.WARNING, "buckets",
           "An executable graph is updated inside decode steps."),
     _rule("CGD411", "several-graphs-under-one-key", Severity.WARNING, "buckets",
-          "One bucket is served by graphs that differ, is recaptured between replays, or serves another bucket's rows."),
+          "One bucket is served by graphs that differ, is captured again between replays, or serves too many rows."),
     _rule("CGD412", "kernels-outside-graphs", Severity.WARNING, "buckets",
           "Decode steps replay graphs and launch many kernels beside them: piecewise, or partly eager."),
     _rule("CGD413", "unusual-launch-count", Severity.WARNING, "buckets",

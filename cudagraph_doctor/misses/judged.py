@@ -60,7 +60,7 @@ class Judged:
     def padding(self) -> int | None:
         """Rows (or tokens) of its bucket without a request."""
         size = self.record.label.size
-        if self.bucket is None or size is None or not self.record.graph_launches:
+        if self.bucket is None or size is None:
             return None
         return max(0, self.bucket - size)
 
@@ -119,7 +119,13 @@ def judge_all(traces: Sequence[Trace], demands: Demands) -> Run:
         tuple(traces),
         tuple(lanes),
         tuple(
-            Judged(record, ruling, buckets.of(record) if record.graph_launches else None, miss, hit)
+            Judged(
+                record,
+                ruling,
+                buckets.of(record) if record.graph_launches or ruling.by_side_thread else None,
+                miss,
+                hit,
+            )
             for record, ruling, miss, hit in zip(records, rulings, misses, hits, strict=True)
         ),
         tuple(captures),

@@ -87,7 +87,8 @@ class _Run:
         self.replayed_buckets = {buckets.of(steps[i]) for i in decoding if hits[i]} - {None}
         self.padded = [i for i in decoding if hits[i] and self._padding(i)]
         self.unit = self._tokens_per_request(decoding)
-        self.lost_from = self._lost(decoding)
+        lanes = sorted({steps[i].lane for i in decoding})
+        self.lost_from = {lane: self._lost([i for i in decoding if steps[i].lane == lane]) for lane in lanes}
         self.weak = self._weak_keys(decoding)
         last = max(self.padded, default=len(steps))
         since = {i for i in decoding if i > last and self._would_pad(i)}
@@ -139,10 +140,11 @@ class _Run:
             return Miss(Reason.NEVER_LAUNCHED if told else Reason.NO_GRAPHS)
         if step.label.stage is Stage.UNKNOWN and size is None:
             return None
-        if self.lost_from is not None and i >= self.lost_from and not above:
-            return Miss(Reason.LOST, "", f"from step {self.steps[self.lost_from].index} on")
+        lost_from = self.lost_from.get(step.lane)
+        if lost_from is not None and i >= lost_from and not above:
+            return Miss(Reason.LOST, "", f"from step {self.steps[lost_from].index} on")
         if size is None:
-            return Miss(Reason.BYPASSED, "", "its label says no batch size")
+            return Miss(Reason.BYPASSED, "", "its label says no batch size, so it may be too large", sure=False)
         speculation = self._speculation(step)
         if speculation and size not in self.replayed_sizes:
             return speculation
@@ -242,10 +244,11 @@ class _Run:
         return unit if unit > 1 else None
 
     def _lost(self, decoding: Sequence[int]) -> int | None:
-        """The step from which on nothing is replayed, in a lane that replayed the same sizes before."""
-        if len({self.steps[i].lane for i in decoding}) != 1 or not self.replays:
+        """The step from which on a lane replays nothing, though it replayed the same sizes before."""
+        replays = set(self.replays)
+        last = max((i for i in decoding if i in replays), default=None)
+        if last is None:
             return None
-        last = max(self.replays)
         after = [i for i in decoding if i > last]
         again = [i for i in after if self.steps[i].label.size in self.replayed_sizes]
         exact_only = {self.steps[i].label.size for i in after} & set(self.buckets.sizes)

@@ -88,7 +88,8 @@ def sentence(run: Run) -> str:
     hits = [step for step in decode if step.hit]
     piecewise = sum(step.verdict is Verdict.PIECEWISE for step in hits)
     how = "" if not piecewise else " piecewise" if piecewise == len(hits) else f" ({piecewise} of them piecewise)"
-    parts = [f"{len(hits)} replayed{how}"]
+    updated = sum(step.miss is not None and step.miss.reason is Reason.EXEC_UPDATE for step in hits)
+    parts = [f"{len(hits)} replayed{how}"] + ([f"{updated} of these with an exec update"] if updated else [])
     groups: dict[Reason, list[Judged]] = defaultdict(list)
     for step in decode:
         if step.miss and not step.hit:

@@ -130,7 +130,7 @@ def _miss(reason: Reason, key: str, group: list[Judged], run: Run) -> Finding:
     compared = f" They take {slow:g} ms, replays {fast:g} ms (medians)." if slow and fast else ""
     detail = f": {first.miss.detail}" if first.miss and first.miss.detail else ""
     sure = all(step.miss.sure for step in group if step.miss)
-    if not sure:
+    if not sure and not run.buckets.exact:
         detail += " (buckets are read off the steps; give --buckets to be sure)"
     return Finding(
         code=CODES[reason],

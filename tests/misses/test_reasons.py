@@ -55,6 +55,7 @@ def test_bypassed(step: MakeStep, run: MakeRun) -> None:
     assert reasons(judged) == [None, Reason.BYPASSED, None, Reason.BYPASSED]
     judged = run([step(3, 4), step(None), step(4, 4)], CAPTURED)
     assert reasons(judged) == [None, Reason.BYPASSED, None]
+    assert judged.steps[1].miss is not None and not judged.steps[1].miss.sure  # it may be above the largest
 
 
 def test_lost(step: MakeStep, run: MakeRun) -> None:
@@ -147,3 +148,9 @@ def test_unusual(step: MakeStep, run: MakeRun) -> None:
     judged = run([step(3, 4), step(3, 4), twice], CAPTURED)
     assert reasons(judged) == [None, None, Reason.UNUSUAL]
     assert reasons(run([step(3, 4), step(3, 4), twice], CAPTURED, expect_launches=2)) == [Reason.UNUSUAL] * 2 + [None]
+
+
+def test_lost_in_one_rank_only(step: MakeStep, run: MakeRun) -> None:
+    kept = [step(4, 4, lane=1) for _ in range(5)]
+    judged = run([step(4, 4), step(4, 4), step(4), step(4), step(4), *kept], CAPTURED)
+    assert reasons(judged) == [None, None] + [Reason.LOST] * 3 + [None] * 5

@@ -50,6 +50,11 @@ def test_piecewise_and_open_steps_are_told(step: MakeStep, run: MakeRun) -> None
     assert summarize(judged)["hit_rate"]["by_steps"] == 0.5 and summarize(judged)["hit_rate"]["at_most"] == 1.0
 
 
+def test_updates_are_told_though_the_steps_are_replays(step: MakeStep, run: MakeRun) -> None:
+    judged = run([step(3, 4, updates=1), step(3, 4)], CAPTURED)
+    assert summarize(judged)["sentence"] == "2 decode steps: 2 replayed, 1 of these with an exec update."
+
+
 def test_only_prefill(step: MakeStep, run: MakeRun) -> None:
     numbers = summarize(run([step(3, stage=Stage.PREFILL)]))
     assert numbers["sentence"] == "No decode step in 1 steps."
