@@ -316,14 +316,14 @@ class _Collector:
             before = old if engine else self.doctor.read(subject.held(at))
             now = self.doctor.read(subject.held(at, fresh=True))
             record.same_nodes = len(before) == len(now) and all(
-                first_unlike(a, b) is None for a, b in zip(before, now, strict=True)
+                a and b and first_unlike(a, b) is None for a, b in zip(before, now, strict=True)
             )
         if not engine:
             if fresh_start:
                 frozen = judge(record) is Kind.FROZEN
                 diagnosis = self.doctor.with_fresh(at, fresh, eager, record.replayed, frozen)
         elif not diagnosis.culprits and judge(record) is Kind.FROZEN and diagnosis.scene is not None:
-            diagnosis = self.doctor.after_recapture(at, old, diagnosis.scene, replayed, fresh)
+            diagnosis = self.doctor.after_recapture(at, old, diagnosis.scene, replayed)
         subject.drop_fresh()
         return diagnosis
 

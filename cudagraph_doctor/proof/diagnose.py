@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import torch
+
 from cudagraph_doctor.errors import DoctorError
 from cudagraph_doctor.graph.backend import LiveGraph
-from cudagraph_doctor.graph.model import CapturedGraph, GraphNode, Origin
+from cudagraph_doctor.graph.model import CapturedGraph, Origin
 from cudagraph_doctor.graph.regions import NamedRange, Regions
 from cudagraph_doctor.proof import places
 from cudagraph_doctor.proof.arms import Arm, Arms, Result, span
 from cudagraph_doctor.proof.compare import Level
 from cudagraph_doctor.proof.nodes import Unlike, address_suspects, baked_remedies, first_unlike
 from cudagraph_doctor.proof.repair import (
-    Cause,
     Remedy,
     Scene,
     first_healer,
@@ -52,12 +53,14 @@ class Diagnosis:
     """Where the nodes of the old and of the fresh graph part."""
     launched: Origin | None = None
     """Who launched the accused node."""
-    suspects: list[Remedy] = field(default_factory=list)
-    """Wrong, but mending them does not heal."""
     not_read: dict[str, int] = field(default_factory=dict)
     """Reason -> number of nodes that could not be read."""
     scene: Scene | None = None
     """The tensors around the bad replay, kept for when its graph is gone."""
+
+
+Pair = tuple[LiveGraph, CapturedGraph, CapturedGraph]
+"""The graph that can be patched; what the one captured earlier launches; what the one captured now launches."""
 
 
 class Doctor:
@@ -107,68 +110,71 @@ class Doctor:
             return found
         if not frozen:
             self._try_padding(at, scene, eager, bad, found)
-            return found
-        old, new = self.read(scene.held), self.read(now.held)
-        for graph in (*old, *new):
-            found.not_read |= graph.not_read
-        for held, a, b in zip(scene.held, old, new, strict=False):
-            found.unlike = first_unlike(a, b)
-            if found.unlike is None:
-                baked = self._try_baked(at, baked_remedies(held.live, a, b), heals, found.tried, remedies)
-                found.culprits, found.confirmed, found.tried = baked.culprits, baked.confirmed, baked.tried
-            found.launched = self._launched(at, b, found)
+            if found.culprits:
+                return found
+        graphs = list(zip(scene.held, self.read(scene.held), self.read(now.held), strict=False))
+        pairs = [(held.live, old, new) for held, old, new in graphs if old and new]
+        for _, old, new in pairs:
+            found.not_read |= old.not_read | new.not_read
+        if not self._launches_unlike(at, pairs, found):
+            self._try_baked(at, baked_remedies(pairs), heals, found, remedies)
+            self._look_up_launch(at, pairs, found)
         return found
 
     def after_recapture(
-        self, at: Planned, old: Sequence[CapturedGraph], scene: Scene, bad: Result, fresh: Result
+        self, at: Planned, before: Sequence[CapturedGraph | None], scene: Scene, bad: Result
     ) -> Diagnosis:
         """For engines: the old graph is gone. Does the new one turn as bad when it is given what the old one had?"""
         found = Diagnosis()
         held = self._arms.subject.held(at, fresh=True)
-
-        def as_bad(remedy: Remedy) -> bool:
-            found.tried += 1
-            result = try_out(self._arms, at, [remedy], Arm.FRESH)
-            return found.tried <= MAX_TRIALS and self._compare(result, bad).level is Level.EQUAL
-
+        as_bad = self._trial(at, found, lambda result: self._compare(result, bad).level is Level.EQUAL, Arm.FRESH)
         stale = transplants(scene, look(self._arms, at, Arm.FRESH), at)
-        found.culprits = next(([r] for r in stale if as_bad(r)), [])
-        for one, a, b in zip(held, old, self.read(held), strict=False):
-            found.unlike = first_unlike(a, b)
-            if found.unlike is None and not found.culprits:
-                baked = baked_remedies(one.live, b, a)
-                found.culprits = next(([r] for r in baked if as_bad(r)), [])
-            found.launched = self._launched(at, b, found)
+        found.culprits = next(([r] for r in stale if as_bad([r])), [])
+        graphs = zip(held, before, self.read(held), strict=False)
+        pairs = [(one.live, old, new) for one, old, new in graphs if old and new]
+        if not self._launches_unlike(at, pairs, found) and not found.culprits:
+            harm = baked_remedies([(live, new, old) for live, old, new in pairs])
+            found.culprits = next(([r] for r in harm if as_bad([r])), [])
+            self._look_up_launch(at, pairs, found)
         found.confirmed = found.forced = bool(found.culprits)
         for remedy in found.culprits:  # they did harm: what they wrote is what was wrong
             remedy.was, remedy.expected = remedy.expected, remedy.was
             remedy.held, remedy.right = remedy.right, remedy.held
         if not found.culprits:
-            found.culprits = [r for a, b in zip(old, self.read(held), strict=False) for r in address_suspects(a, b)]
+            found.culprits = [r for _, old, new in pairs for r in address_suspects(old, new)]
         return found
 
-    def _launched(self, at: Planned, graph: CapturedGraph, found: Diagnosis) -> Origin | None:
-        accused: GraphNode | None = None
-        if found.unlike is not None:
-            accused = found.unlike.new
-        elif found.culprits and found.culprits[0].edits:
-            accused = graph.nodes[found.culprits[0].edits[0][1].node]
-        return places.launched(self._arms, at, graph, accused) if accused else None
+    def _launches_unlike(self, at: Planned, pairs: Sequence[Pair], found: Diagnosis) -> bool:
+        """Whether a graph launches other work than its counterpart captured now; who launched that is looked up."""
+        for _, old, new in pairs:
+            found.unlike = first_unlike(old, new)
+            if found.unlike is not None:
+                if found.unlike.new is not None:
+                    found.launched = places.launched(self._arms, at, new, found.unlike.new)
+                return True
+        return False
 
-    def read(self, held: Sequence[Held]) -> list[CapturedGraph]:
-        """Read the graphs, with the captured names for their addresses. Unreadable graphs are left out."""
-        graphs = []
-        for one in held:
+    def _look_up_launch(self, at: Planned, pairs: Sequence[Pair], found: Diagnosis) -> None:
+        """Who launched the kernel whose parameter is the culprit."""
+        for live, edit in (found.culprits[0].edits if found.culprits else ())[:1]:
+            new = next(new for one, _, new in pairs if one is live)
+            found.launched = places.launched(self._arms, at, new, new.nodes[edit.node])
+
+    def read(self, held: Sequence[Held]) -> list[CapturedGraph | None]:
+        """Read the graphs, with the captured names for their addresses; None for one that cannot be read."""
+        weights = self._weights()
+
+        def one(held: Held) -> CapturedGraph | None:
             try:
-                graphs.append(self._arms.backend.read(one.live, regions_of(one, set(self._weights()))))
+                return self._arms.backend.read(held.live, regions_of(held, weights))
             except DoctorError:
-                continue
-        return graphs
+                return None
 
-    def _weights(self) -> list[str]:
-        return [
-            n for n, t in self._arms.look_around().tensors.items() if t.requires_grad or type(t).__name__ == "Parameter"
-        ]
+        return [one(graph) for graph in held]
+
+    def _weights(self) -> set[str]:
+        tensors = self._arms.look_around().tensors
+        return {n for n, t in tensors.items() if t.requires_grad or isinstance(t, torch.nn.Parameter)}
 
     def _exact(self, reference: Result, by_outputs: bool) -> Callable[[Result], bool]:
         """Bit for bit as the fresh graph. State counts where it alone was wrong: rows that nobody owns may differ."""
@@ -191,19 +197,32 @@ class Doctor:
 
         return heals
 
+    def _trial(
+        self, at: Planned, found: Diagnosis, heals: Callable[[Result], bool], arm: Arm = Arm.REPLAYED
+    ) -> Callable[[Sequence[Remedy]], bool]:
+        """A function that runs the step with some remedies and tells whether they heal; counts, up to MAX_TRIALS."""
+
+        def trial(some: Sequence[Remedy]) -> bool:
+            if found.tried == MAX_TRIALS:
+                left = f"step {at.step}: {MAX_TRIALS} remedies were tried, further ones were not"
+                if left not in self._arms.subject.not_checked:
+                    self._arms.subject.not_checked.append(left)
+                return False
+            found.tried += 1
+            try:
+                return heals(try_out(self._arms, at, some, arm))
+            except DoctorError:  # a node that cannot be patched
+                return False
+
+        return trial
+
     def _try(self, at: Planned, remedies: Sequence[Remedy], heals: Callable[[Result], bool]) -> Diagnosis:
         found = Diagnosis()
-
-        def good(some: Sequence[Remedy]) -> bool:
-            found.tried += 1
-            return found.tried <= MAX_TRIALS and heals(try_out(self._arms, at, some))
-
         # what was guilty before is asked first
         names = {r.name for r in self._known}
         ordered = sorted(remedies, key=lambda r: r.name not in names)
-        found.culprits = first_healer(ordered, good)
+        found.culprits = first_healer(ordered, self._trial(at, found, heals))
         found.confirmed = bool(found.culprits)
-        found.suspects = [r for r in remedies if r.name not in {c.name for c in found.culprits}]
         self._known += found.culprits
         return found
 
@@ -218,17 +237,14 @@ class Doctor:
                 return
 
     def _try_baked(
-        self, at: Planned, baked: list[Remedy], heals: Callable[[Result], bool], tried: int, others: list[Remedy]
-    ) -> Diagnosis:
-        found = Diagnosis(tried=tried)
-
-        def good(some: Sequence[Remedy]) -> bool:
-            found.tried += 1
-            try:
-                return found.tried <= MAX_TRIALS and heals(try_out(self._arms, at, some))
-            except DoctorError:  # a node that cannot be patched
-                return False
-
+        self,
+        at: Planned,
+        baked: list[Remedy],
+        heals: Callable[[Result], bool],
+        found: Diagnosis,
+        others: Sequence[Remedy],
+    ) -> None:
+        good = self._trial(at, found, heals)
         together = [*_one_each(others), *baked]
         if baked and good(baked):
             found.culprits = _smallest(baked, good)
@@ -237,7 +253,6 @@ class Doctor:
         else:  # one that cannot be set spoils the lot
             found.culprits = next(([remedy] for remedy in baked if good([remedy])), [])
         found.confirmed = bool(found.culprits)
-        return found
 
 
 def _hit(bad: Gap) -> list[int]:
@@ -274,6 +289,3 @@ def regions_of(held: Held, weights: set[str]) -> Regions:
         if size:
             ranges.append(NamedRange(kind, name, start, size))
     return Regions(ranges)
-
-
-__all__ = ["Cause", "Diagnosis", "Doctor", "LiveGraph", "Scene", "regions_of"]

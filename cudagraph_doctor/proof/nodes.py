@@ -7,11 +7,12 @@ decides.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cudagraph_doctor.graph.backend import Edit, LiveGraph
 from cudagraph_doctor.graph.model import CapturedGraph, GraphNode, NodeKind, Param, Region
+from cudagraph_doctor.graph.names import readable
 from cudagraph_doctor.proof.repair import Cause, Remedy
 
 _OWN = ("pool", "input", "freed", "unnamed")
@@ -48,35 +49,36 @@ def first_unlike(old: CapturedGraph, new: CapturedGraph) -> Unlike | None:
     return None
 
 
-def baked_remedies(live: LiveGraph, old: CapturedGraph, new: CapturedGraph) -> list[Remedy]:
-    """One remedy for each by-value parameter of the old graph that a capture made now would have otherwise.
+def baked_remedies(pairs: Iterable[tuple[LiveGraph, CapturedGraph, CapturedGraph]]) -> list[Remedy]:
+    """One remedy for each by-value parameter of a graph that its counterpart, captured at other values, has otherwise.
 
-    The same parameter of the same kernel with the same two values is one remedy, however many layers launch it.
+    The same parameter of the same kernel with the same two values is one remedy, however many layers and graphs of the
+    step launch it.
+
+    Args:
+        pairs: the graph to be patched, what it launches, and what its counterpart launches.
     """
     found: dict[tuple[str, str, str], Remedy] = {}
-    for a, b in zip(old.nodes, new.nodes, strict=False):
-        if a.kind is not b.kind or a.name != b.name or a.parent is not None:
-            continue
-        for p, q in zip(a.params, b.params, strict=False):
-            edit = _edit(a.index, p, q)
-            if edit is None:
+    for live, old, new in pairs:
+        for a, b in zip(old.nodes, new.nodes, strict=False):
+            if a.kind is not b.kind or a.name != b.name or a.parent is not None:
                 continue
-            region = _moved(edit, p, q)
-            if region is not None:  # an address: what it belongs to says more than its bytes
-                moved = found.setdefault(
-                    ("moved", region.kind, region.name),
-                    Remedy(Cause.REBOUND, region.name, region.kind, notes={"kernel": a.name}),
-                )
-                moved.edits += ((live, edit),)
-                continue
-            was, expected = _values(p, q, edit)
-            name = _name(a, p)
-            remedy = found.setdefault(
-                (name, repr(was), repr(expected)),
-                Remedy(Cause.BAKED, name, "parameter", was=was, expected=expected, notes={"kernel": a.name}),
-            )
-            remedy.edits += ((live, edit),)
+            for p, q in zip(a.params, b.params, strict=False):
+                edit = _edit(a.index, p, q)
+                if edit is not None:
+                    key, remedy = _remedy(a, p, q, edit)
+                    found.setdefault(key, remedy).edits += ((live, edit),)
     return list(found.values())
+
+
+def _remedy(node: GraphNode, old: Param, new: Param, edit: Edit) -> tuple[tuple[str, str, str], Remedy]:
+    """A remedy without its edits, and what other parameters have to share with this one to be mended by it."""
+    region = _moved(edit, old, new)
+    if region is not None:  # an address: what it belongs to says more than its bytes
+        return ("moved", region.kind, region.name), Remedy(Cause.REBOUND, region.name, region.kind)
+    was, expected = _values(old, new, edit)
+    name = _name(node, old)
+    return (name, repr(was), repr(expected)), Remedy(Cause.BAKED, name, "parameter", was=was, expected=expected)
 
 
 def address_suspects(old: CapturedGraph, new: CapturedGraph) -> list[Remedy]:
@@ -95,9 +97,7 @@ def address_suspects(old: CapturedGraph, new: CapturedGraph) -> list[Remedy]:
                 named = pointer.region.kind not in _OWN
                 if before and named and before.address != pointer.address and before.region != pointer.region:
                     region = pointer.region
-                    found.setdefault(
-                        region.name, Remedy(Cause.REBOUND, region.name, region.kind, notes={"kernel": a.name})
-                    )
+                    found.setdefault(region.name, Remedy(Cause.REBOUND, region.name, region.kind))
     return list(found.values())
 
 
@@ -128,8 +128,6 @@ def _moved(edit: Edit, old: Param, new: Param) -> Region | None:
 
 
 def _name(node: GraphNode, param: Param) -> str:
-    from cudagraph_doctor.graph.names import readable
-
     kernel = readable(node.name) if node.kind is NodeKind.KERNEL else node.name
     return f"{kernel}, parameter {param.index}" + (f" ({param.name})" if param.name else "")
 
@@ -152,8 +150,3 @@ def decode(data: bytes, at: int) -> object:
     if abs(integer) < 1 << 24:
         return integer
     return float(f"{real:.6g}") if 1e-6 < abs(real) < 1e9 else integer
-
-
-def describe(remedies: Sequence[Remedy]) -> str:
-    """Names of several remedies, for a message."""
-    return ", ".join(f"`{remedy.name}`" for remedy in remedies)

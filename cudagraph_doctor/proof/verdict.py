@@ -114,6 +114,7 @@ def judge(record: StepRecord) -> Kind:
     | equal or small | differ | frozen |
     | large | equal | differs |
     | small | equal | numerics |
+    | large | differ | differs |
     """
     eager_noise, replay_noise = record.eager_control.level, record.replay_control.level
     if eager_noise is Level.LARGE:
@@ -134,7 +135,8 @@ def judge(record: StepRecord) -> Kind:
         if record.same_nodes is False and not harmed:
             return Kind.NUMERICS
         if record.fresh_replayed.outputs or record.harm_step is not None:
-            return Kind.FROZEN
+            # where the graph captured now is wrong as well, something else is than what is frozen
+            return Kind.DIFFERS if record.fresh.output_level is Level.LARGE else Kind.FROZEN
         return Kind.HARMLESS
     if harmed:
         return Kind.DIFFERS

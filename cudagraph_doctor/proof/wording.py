@@ -11,6 +11,7 @@ import torch
 from cudagraph_doctor.findings import Culprit, Finding, Location, Proof, Severity
 from cudagraph_doctor.graph.model import Origin
 from cudagraph_doctor.graph.names import readable
+from cudagraph_doctor.proof.compare import Level
 from cudagraph_doctor.proof.diagnose import Diagnosis
 from cudagraph_doctor.proof.repair import Cause, Remedy
 from cudagraph_doctor.proof.subject import Planned
@@ -104,7 +105,8 @@ def explain(case: Case, backend: str) -> list[Finding]:
         return [finding.about("CGD101", Proof.MEASURED, None, message, _NOTHING)]
     message = f"Replaying {graph} differs from eager: {_effect(case)}."
     if case.kind is Kind.DIFFERS:
-        message += " A graph captured now differs as well, so nothing is frozen."
+        as_wrong = record.fresh_replayed is not None and record.fresh_replayed.level is Level.EQUAL
+        message += " A graph captured now differs as well, " + ("so nothing is frozen." if as_wrong else "otherwise.")
     return [finding.about("CGD102", Proof.MEASURED, _state_culprit(record.replayed), message, _NOTHING)]
 
 

@@ -30,6 +30,8 @@ def record(replayed: Gap, **facts: object) -> StepRecord:
         (record(LARGE, fresh=EQUAL, fresh_replayed=LARGE), Kind.FROZEN),
         (record(SMALL, fresh=EQUAL, fresh_replayed=SMALL), Kind.FROZEN),
         (record(LARGE, fresh=SMALL, fresh_replayed=LARGE), Kind.FROZEN),
+        # the fresh graph is wrong too, in another way
+        (record(LARGE, fresh=LARGE, fresh_replayed=LARGE), Kind.DIFFERS),
         # the fresh graph is as wrong
         (record(LARGE, fresh=LARGE, fresh_replayed=EQUAL), Kind.DIFFERS),
         (record(SMALL, fresh=SMALL, fresh_replayed=EQUAL), Kind.NUMERICS),
