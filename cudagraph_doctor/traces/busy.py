@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-_BUDGET_ROWS = 100_000
+_BUDGET_ROWS = 50_000
 """Rows that are overlaid in Python at most; beyond that, steps spread evenly over the trace are."""
 
 Interval = tuple[int, int]

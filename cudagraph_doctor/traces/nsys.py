@@ -53,7 +53,7 @@ def load(path: Path, database: sqlite3.Connection, own: labels.Family | None) ->
     try:
         address = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
         database.execute("ATTACH ? AS source", (address,))
-        return _Export(path, address, database).read(own)
+        return _Export(path, database).read(own)
     except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's own message may quote damaged bytes
         raise Inconclusive(f'The export "{path}" is damaged or cut short.', seen=str(error), fix=_EXPORT_FIX) from None
 
@@ -61,7 +61,6 @@ def load(path: Path, database: sqlite3.Connection, own: labels.Family | None) ->
 @dataclass(slots=True)
 class _Export:
     path: Path
-    address: str
     database: sqlite3.Connection
     columns: dict[str, set[str]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
@@ -279,7 +278,7 @@ class _Export:
             f" sum(end - start), {self._graph_id(table)}, 0, 'source.{table}', min(rowid), max(rowid)"
             f" FROM source.{table} WHERE rowid BETWEEN ? AND ? GROUP BY {keys}"
         )
-        add_up(self.database, self.address, table, select)
+        add_up(self.database, table, select)
 
     def _graph_id(self, table: str) -> str:
         """SQL for the graph that launched a row: NULL if none did, '' if its id is not known."""

@@ -36,8 +36,6 @@ CREATE TABLE call (
     step INTEGER,              -- step.id, by the thread and the call's start
     side INTEGER               -- step.id of another thread of the process, by time
 );
-"""
-ACTIVITY = """
 CREATE TABLE activity (        -- GPU work, added up by launching call (in pieces: add them up again)
     process INTEGER NOT NULL,
     correlation INTEGER,
@@ -53,9 +51,8 @@ CREATE TABLE activity (        -- GPU work, added up by launching call (in piece
     origin TEXT NOT NULL,      -- table that holds the single rows, '' if this is one
     first INTEGER NOT NULL,    -- rowids there; if this is one: id of its name
     last INTEGER NOT NULL
-)
+);
 """
-"""The table of GPU activities; `grouping.py` makes it in files of its own as well."""
 
 
 @contextlib.contextmanager
@@ -65,15 +62,15 @@ def workspace() -> Iterator[sqlite3.Connection]:
         # uri=True: so that ATTACH takes file: addresses with mode=ro.
         database = sqlite3.connect((Path(folder) / "steps.sqlite").as_uri(), uri=True, isolation_level=None)
         try:
-            prepare(database)
+            for setting in (
+                f"cache_size = -{_CACHE_KIB}",
+                "temp_store = FILE",
+                "journal_mode = OFF",
+                "synchronous = OFF",
+                "locking_mode = EXCLUSIVE",
+            ):
+                database.execute(f"PRAGMA {setting}")
             database.executescript(_TABLES)
-            database.execute(ACTIVITY)
             yield database
         finally:
             database.close()
-
-
-def prepare(database: sqlite3.Connection) -> None:
-    """Settings of a database that is thrown away: little memory, no journal."""
-    for setting in (f"cache_size = -{_CACHE_KIB}", "temp_store = FILE", "journal_mode = OFF", "synchronous = OFF"):
-        database.execute(f"PRAGMA {setting}")

@@ -38,7 +38,7 @@ def test_pieces(rows: int, gap: int, tmp_path: Path, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(grouping, "_PIECE", piece)
         with workspace() as database:
             database.execute("ATTACH ? AS source", (source.as_uri() + "?mode=ro",))
-            grouping.add_up(database, source.as_uri() + "?mode=ro", "k", SELECT)
+            grouping.add_up(database, "k", SELECT)
             results.append(database.execute(SUMS).fetchall())
     assert results[0] == results[1]
     assert sum(row[4] for row in results[0]) == rows
