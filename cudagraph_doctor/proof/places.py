@@ -10,7 +10,6 @@ from typing import Any
 from cudagraph_doctor.errors import DoctorError
 from cudagraph_doctor.findings import Location
 from cudagraph_doctor.graph import origins
-from cudagraph_doctor.graph.backend import Backend
 from cudagraph_doctor.graph.model import CapturedGraph, GraphNode, Origin
 from cudagraph_doctor.proof.arms import Arms
 from cudagraph_doctor.proof.subject import Planned
@@ -18,8 +17,8 @@ from cudagraph_doctor.proof.subject import Planned
 
 def staging(target: Any) -> Location | None:
     """The code that refreshes the graph's inputs: `update` or the runner of a LoopTarget, `step` of an engine."""
-    member = next((m for m in ("graphed", "update", "step", "forward") if hasattr(target, m)), "")
-    return definition(getattr(target, member, None))
+    members = (getattr(target, name, None) for name in ("graphed", "update", "step", "forward"))
+    return definition(next((member for member in members if member is not None), None))
 
 
 def definition(function: Any) -> Location | None:
@@ -50,7 +49,9 @@ def launched(arms: Arms, at: Planned, graph: CapturedGraph, node: GraphNode) -> 
     if node.origin is not None or not arms.subject.can_recapture:
         return node.origin
     try:
-        for trace in trace_recapture(arms.backend, arms, at):
+        arms.rewind()
+        traces = arms.backend.trace_origins(lambda: arms.subject.recapture(at), arms.look_around().modules)
+        for trace in traces:
             found = origins.attach(graph, trace).nodes[node.index].origin
             if found is not None:
                 return found
@@ -59,9 +60,3 @@ def launched(arms: Arms, at: Planned, graph: CapturedGraph, node: GraphNode) -> 
     finally:
         arms.subject.drop_fresh()
     return None
-
-
-def trace_recapture(backend: Backend, arms: Arms, at: Planned) -> list[origins.Trace]:
-    """Capture the step's graph once more, watched."""
-    arms.rewind()
-    return backend.trace_origins(lambda: arms.subject.recapture(at), arms.look_around().modules)

@@ -6,14 +6,20 @@ put out. Watching changes what runs, so this only *locates*: it judges nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from cudagraph_doctor import tree
+from cudagraph_doctor.graph.backend import LiveGraph
 from cudagraph_doctor.proof.arms import Arm, Arms
 from cudagraph_doctor.proof.compare import Level, compare
+from cudagraph_doctor.proof.repair import corner
 from cudagraph_doctor.proof.subject import Planned
+
+Outputs = dict[str, dict[str, torch.Tensor]]
+"""Module path -> its outputs by path, in order of execution."""
 
 
 def first_diverging_module(arms: Arms, at: Planned, captured_at: Planned) -> str:
@@ -31,7 +37,8 @@ def first_diverging_module(arms: Arms, at: Planned, captured_at: Planned) -> str
     }
     if not modules or not arms.subject.can_recapture:
         return ""
-    seen: dict[str, Any] = {}
+    seen: Outputs = {}
+    captured: dict[LiveGraph, Outputs] = {}  # these tensors are rewritten by each replay
 
     def probe(name: str) -> Any:
         def hook(_module: torch.nn.Module, _args: Any, output: Any) -> None:
@@ -39,24 +46,32 @@ def first_diverging_module(arms: Arms, at: Planned, captured_at: Planned) -> str
 
         return hook
 
+    def at_capture(live: LiveGraph) -> None:
+        captured[live] = dict(seen)
+        seen.clear()
+
     handles = [module.register_forward_hook(probe(name)) for name, module in modules.items()]
     try:
         arms.run(Arm.EAGER, at)
         eager = dict(seen)
         seen.clear()
         arms.rewind()
-        arms.subject.recapture(captured_at)
-        captured = dict(seen)  # these tensors are rewritten by each replay
+        with arms.backend.log.listening(captured=at_capture):
+            arms.subject.recapture(captured_at)
         arms.run(Arm.FRESH, at)
-        for name, outputs in captured.items():  # in order of execution
-            rows = {p: v[: at.rows] if v.dim() and v.shape[0] == at.key else v for p, v in outputs.items()}
-            differences = compare(rows, eager.get(name, {}))
-            if any(d.level is Level.LARGE for d in differences):
-                return name
-        return ""
+        replayed: Outputs = {}
+        for held in arms.subject.held(at, fresh=True):
+            replayed |= captured.get(held.live, {})
+        return next((name for name, outputs in replayed.items() if _differs(outputs, eager.get(name, {}))), "")
     finally:
         for handle in handles:
             handle.remove()
         if arms.subject.form == "engine":
             arms.subject.recapture(at)  # its graphs must not keep the probes
         arms.subject.drop_fresh()
+
+
+def _differs(outputs: Mapping[str, torch.Tensor], eager: Mapping[str, torch.Tensor]) -> bool:
+    """Whether a module put out something else; of a padded batch the leading rows count."""
+    live = {path: corner(v, eager[path]) if path in eager else v for path, v in outputs.items()}
+    return any(d.level is Level.LARGE for d in compare(live, eager))
