@@ -179,6 +179,10 @@ class LoopSubject:
         self._shapes[at.index] = {path: tensor.shape for path, tensor in tree.tensors(outputs).items()}
         return outputs
 
+    def padded(self, at: Planned) -> Outputs:
+        """Eager on the static inputs of the graph captured now, as they were staged last."""
+        return self._live_rows(self.target.forward(self._fresh[self._key(at)].static), at)
+
     def capture_all(self, plan: Sequence[Planned]) -> None:
         """Capture every bucket of the plan, largest first, at values of a step outside it (or `at_capture`)."""
         beyond = 1 + max(at.step for at in plan)

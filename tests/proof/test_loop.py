@@ -284,6 +284,17 @@ def test_a_step_that_replays_graphs_of_its_own_is_no_eager_step(subject_of: Make
         subject.eager(subject.plan(0, (), (2,), False)[0])
 
 
+def test_eager_on_the_static_inputs_of_the_fresh_graph(subject_of: Make) -> None:
+    subject = subject_of()
+    (at,) = ready(subject, 1)
+    subject.recapture(at)
+    subject.reset()
+    assert subject.padded(at)["y"].tolist() == [[3, 3]]
+    subject._fresh[2].static["x"][0] = 5
+    subject.reset()
+    assert subject.padded(at)["y"].tolist() == [[15, 15]]
+
+
 # padding
 
 
