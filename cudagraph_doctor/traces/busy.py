@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-_BUDGET_ROWS = 50_000
-"""Rows that are overlaid in Python at most; beyond that, steps spread evenly over the trace are."""
+_BUDGET_ROWS = 200_000
+"""Rows that are looked at to overlay streams; beyond that, steps spread evenly over the trace are."""
 
 Interval = tuple[int, int]
 

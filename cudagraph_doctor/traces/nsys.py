@@ -275,8 +275,8 @@ class _Export:
         keys = "correlationId" if len(processes) == 1 else "globalPid, correlationId"
         select = (
             f"SELECT globalPid, correlationId, min(streamId), max(streamId), {kernels}, count(*), min(start), max(end),"
-            f" sum(end - start), {self._graph_id(table)}, 0, 'source.{table}', min(rowid), max(rowid)"
-            f" FROM source.{table} WHERE rowid BETWEEN ? AND ? GROUP BY {keys}"
+            f" sum(end - start), {self._graph_id(table)}, 0, 'source.{table}', {{rowids}}"
+            f" FROM source.{table} WHERE rowid BETWEEN ?1 AND ?2 GROUP BY {keys}"
         )
         add_up(self.database, table, select)
 

@@ -13,7 +13,7 @@ from cudagraph_doctor.traces.workspace import workspace
 
 SELECT = (
     "SELECT pid, corr, min(stream), max(stream), count(*), count(*), min(start), max(end), sum(end - start), NULL, 0,"
-    " 'source.k', min(rowid), max(rowid) FROM source.k WHERE rowid BETWEEN ? AND ? GROUP BY pid, corr"
+    " 'source.k', {rowids} FROM source.k WHERE rowid BETWEEN ?1 AND ?2 GROUP BY pid, corr"
 )
 SUMS = (
     "SELECT process, correlation, min(stream), max(last_stream), sum(rows), min(start), max(end), sum(busy)"
@@ -34,11 +34,15 @@ def test_pieces(rows: int, gap: int, tmp_path: Path, monkeypatch: pytest.MonkeyP
                 "INSERT INTO k (rowid, pid, corr, stream, start, end) VALUES (?, ?, ?, ?, ?, ?)", (1 + i * gap, *values)
             )
     results = []
-    for piece in (10, 10**9):
+    for piece, small in ((10, 0), (10, 10**9), (10**9, 0)):
         monkeypatch.setattr(grouping, "_PIECE", piece)
+        monkeypatch.setattr(grouping, "_SMALL", small)
         with workspace() as database:
             database.execute("ATTACH ? AS source", (source.as_uri() + "?mode=ro",))
             grouping.add_up(database, "k", SELECT)
             results.append(database.execute(SUMS).fetchall())
-    assert results[0] == results[1]
+            inside = "SELECT count(*) FROM activity a JOIN source.k ON k.pid = a.process AND k.corr = a.correlation"
+            (found,) = database.execute(f"{inside} WHERE k.rowid BETWEEN a.first AND a.last").fetchone()
+            assert found == rows  # each row lies where its group says
+    assert results[0] == results[1] == results[2]
     assert sum(row[4] for row in results[0]) == rows
