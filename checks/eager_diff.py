@@ -20,14 +20,14 @@ from cudagraph_doctor.graph.model import Origin
 from cudagraph_doctor.progress import Progress
 from cudagraph_doctor.proof import places
 from cudagraph_doctor.proof.arms import Arm, Arms, Result, same_state
-from cudagraph_doctor.proof.compare import Level, compare
+from cudagraph_doctor.proof.compare import Level, compare, without_values
 from cudagraph_doctor.proof.diagnose import Diagnosis, Doctor
 from cudagraph_doctor.proof.engine import EngineSubject
 from cudagraph_doctor.proof.free_run import free_run_findings
 from cudagraph_doctor.proof.loop import LoopSubject
 from cudagraph_doctor.proof.nodes import first_unlike
 from cudagraph_doctor.proof.probes import first_diverging_module
-from cudagraph_doctor.proof.repair import moved_names
+from cudagraph_doctor.proof.repair import Cause, moved_names
 from cudagraph_doctor.proof.runner import RunnerSubject
 from cudagraph_doctor.proof.state_diff import StateDifference, harmful, owner, state_difference
 from cudagraph_doctor.proof.subject import Planned
@@ -126,8 +126,6 @@ class _Collector:
         self.bad: list[_Bad] = []
         self.steps: list[Step] = []
         self.notes: list[Finding] = []
-        self.noise: dict[str, float] = {}
-        self.nodes: dict[str, int] = {}
 
     @torch.no_grad()  # a decode step has no use for gradients; and all arms have to run alike
     def collect(self) -> Outcome:
@@ -166,7 +164,7 @@ class _Collector:
         # what forced steps have shown already would show again when they run freely
         if not any(finding.code in ("CGD101", "CGD102", "CGD103") for finding in findings):
             self.progress.stage("free running", 1)
-            findings += free_run_findings(self.arms, compared, self.progress)
+            findings += free_run_findings(self.arms, compared, self.progress, self.settings.values)
         return self._outcome(compared, findings)
 
     def _discover(self, plan: list[Planned]) -> None:
@@ -213,7 +211,9 @@ class _Collector:
 
     def gap(self, result: Result, reference: Result) -> Gap:
         """How a result differs from another of the same step."""
-        differences = compare(result.outputs, reference.outputs, self.settings.tolerances, self.noise)
+        differences = compare(result.outputs, reference.outputs, self.settings.tolerances)
+        if not self.settings.values:
+            differences = without_values(differences)
         if same_state(result.state, reference.state):
             return Gap(tuple(differences))
         state = state_difference(
@@ -249,7 +249,7 @@ class _Collector:
         if needs_fresh(record) and not self._known_rounding(at, record):
             self._harm(at, record, eager, replayed)
             # a mended replay that takes the process along must not take this finding along
-            case = Case(at, Kind.UNTOLD, record, diagnosis, "", self._places(at, None), (), (at.step,), "", False)
+            case = Case(at, Kind.UNTOLD, record, diagnosis, "", self._places(at, None), (), (at.step,), False)
             self.suspicion = (at.index, explain(case, self.backend.name)[0])
             diagnosis = self._against_fresh(at, record, eager, replayed)
         elif judge(record) is Kind.UNSTABLE and not self._unstable(at):
@@ -257,8 +257,10 @@ class _Collector:
         kind = judge(record)
         if kind in (Kind.DIFFERS, Kind.UNTOLD) and diagnosis.culprits == [] and not self._again(at, record):
             kind = Kind.UNKNOWN
-        if diagnosis.culprits and kind in (Kind.NUMERICS, Kind.HARMLESS) and record.replayed.outputs:
-            kind = Kind.DIFFERS  # small, but mending an input takes it away: harm shown
+        # small, but writing a true input over a stale one takes it away: harm shown. Moved damage shows none.
+        healed = diagnosis.culprits and all(remedy.cause is not Cause.PADDING for remedy in diagnosis.culprits)
+        if healed and kind in (Kind.NUMERICS, Kind.HARMLESS) and record.replayed.outputs:
+            kind = Kind.DIFFERS
         self.steps.append(
             Step(
                 at.step, at.rows, str(at.key), _VERDICTS[kind], {"kind": kind.value, "gap": str(record.replayed)[:200]}
@@ -319,6 +321,8 @@ class _Collector:
                 a and b and first_unlike(a, b) is None for a, b in zip(before, now, strict=True)
             )
         if not engine:
+            if subject.form == "loop" and judge(record) is Kind.DIFFERS:
+                record.padded = self.gap(fresh, arms.run(Arm.PADDED, at))
             if fresh_start:
                 frozen = judge(record) is Kind.FROZEN
                 diagnosis = self.doctor.with_fresh(at, fresh, eager, record.replayed, frozen)
@@ -394,7 +398,6 @@ class _Collector:
                     bad.places,
                     bad.owners,
                     tuple(bad.steps),
-                    self.subject.form,
                     self.settings.values,
                 ),
                 self.backend.name,

@@ -21,6 +21,9 @@ from cudagraph_doctor.proof.state import Extent, Memory, Snapshot
 from cudagraph_doctor.proof.subject import Planned, Subject
 from cudagraph_doctor.walk import Walk, walk
 
+UNNAMED = "unnamed memory"
+"""Memory that no tensor of the target's objects lies in. Addresses of temporaries come back, so it proves little."""
+
 
 class Arm(StrEnum):
     """The ways to run a step."""
@@ -28,6 +31,8 @@ class Arm(StrEnum):
     EAGER = "eager"
     REPLAYED = "replayed"
     FRESH = "fresh"
+    PADDED = "padded"
+    """Eager on the static inputs of the fresh graph (a LoopTarget's)."""
 
 
 @dataclass(slots=True)
@@ -122,7 +127,7 @@ class Arms:
         subject.reset()
         again = self._look()
         left = self.memory.changed(before, {b: h for b, h in again.items() if b in lasting}) & found.state
-        found.unrestored += [f"device memory of {name}" for name in self.names_of(left)]
+        found.unrestored += [f"device memory of {name}" for name in self.names_of(left) if name != UNNAMED]
         return found
 
     def discover_graphs(self, plan: Sequence[Planned]) -> None:
@@ -214,10 +219,10 @@ class Arms:
                 replay): what it puts back at its end is not yet put back in the result.
         """
         self.rewind()
-        step = {Arm.EAGER: self.subject.eager, Arm.REPLAYED: self.subject.replayed, Arm.FRESH: self.subject.fresh}[arm]
+        step: Callable[[Planned], Any] = getattr(self.subject, arm.value)
         self.runs += 1
         with around or nullcontext():
-            if arm is not Arm.EAGER:
+            if arm in (Arm.REPLAYED, Arm.FRESH):
                 self._replaying(at)
             result = self._measure(arm, step(at))
         if arm is not Arm.EAGER:
@@ -269,7 +274,7 @@ class Arms:
         names: dict[str, None] = {}
         for extent in sorted(extents):
             hits = [name for name, tensor in tensors.items() if overlaps(tensor, extent)]
-            names |= dict.fromkeys(hits[-1:] or ["unnamed memory"])
+            names |= dict.fromkeys(hits[-1:] or [UNNAMED])
         return list(names)
 
 

@@ -1,13 +1,14 @@
 """How two results differ: bit for bit first, then by how much.
 
 Bits are compared as integers, so NaN equals the same NaN and -0 differs from +0. "Large" needs a tolerance: given by
-the user, or by dtype and raised by measured noise.
+the user, or by dtype.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import reprlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -56,7 +57,9 @@ class Difference:
     rows: tuple[int, ...] = ()
     """Indices in dimension 0 that differ (at most 64)."""
     reason: str = ""
-    """What differs when it is not values: shape, dtype, type, NaN."""
+    """What differs when it is not numbers: shape, dtype, type, NaN, a host value."""
+    values: str = ""
+    """Both host values, shortened."""
     integral: bool = False
     """An integer, bool or non-tensor leaf: it has no rounding of its own."""
 
@@ -68,9 +71,14 @@ class Difference:
     def __str__(self) -> str:
         name = self.path or "output"
         if self.reason:
-            return f"{name}: {self.reason}"
+            return f"{name}: {self.values or self.reason}"
         size = f", up to {self.max_abs:.3g} of {self.scale:.3g}" if not self.integral else ""
         return f"{name}: {self.count} of {self.total} values differ{size}"
+
+
+def without_values(differences: Iterable[Difference]) -> list[Difference]:
+    """The same, without host values in them."""
+    return [replace(difference, values="") for difference in differences]
 
 
 def bits(tensor: torch.Tensor) -> torch.Tensor:
@@ -93,17 +101,11 @@ def relative_tolerance(dtype: torch.dtype) -> float:
     return _RTOL.get(dtype, _RTOL_FP8)
 
 
-def _tolerance(path: str, dtype: torch.dtype, given: Mapping[str, Tolerance], noise: float) -> Tolerance:
-    user = given.get(path) or given.get("")
-    if user:
-        return user
-    # bf16 rounding can flip the last bits of a sum of any length; measured noise (exact against padded shape) rules
-    return Tolerance(rtol=relative_tolerance(dtype), atol=4 * noise)
+def _tolerance(path: str, dtype: torch.dtype, given: Mapping[str, Tolerance]) -> Tolerance:
+    return given.get(path) or given.get("") or Tolerance(rtol=relative_tolerance(dtype), atol=0.0)
 
 
-def compare_leaf(
-    path: str, value: Any, reference: Any, given: Mapping[str, Tolerance] | None = None, noise: float = 0.0
-) -> Difference:
+def compare_leaf(path: str, value: Any, reference: Any, given: Mapping[str, Tolerance] | None = None) -> Difference:
     """Compare one leaf with its reference.
 
     Args:
@@ -111,7 +113,6 @@ def compare_leaf(
         value: a tensor or a host value.
         reference: the same from the reference arm.
         given: tolerances by output path, "" for all.
-        noise: largest absolute difference that a control showed for this leaf.
     """
     if not isinstance(value, torch.Tensor) or not isinstance(reference, torch.Tensor):
         same = type(value) is type(reference) and (value == reference or (value != value and reference != reference))
@@ -120,7 +121,8 @@ def compare_leaf(
             Level.EQUAL if same else Level.LARGE,
             total=1,
             count=0 if same else 1,
-            reason="" if same else f"{value!r} instead of {reference!r}",
+            reason="" if same else "another value",
+            values="" if same else f"{reprlib.repr(value)} instead of {reprlib.repr(reference)}",
             integral=True,
         )
     if value.shape != reference.shape or value.dtype != reference.dtype:
@@ -158,7 +160,7 @@ def compare_leaf(
         return Difference(
             level=Level.LARGE, max_abs=max_abs, scale=scale, reason=f"{int(odd.sum())} values: {kind}", **common
         )
-    allowed = _tolerance(path, value.dtype, given or {}, noise)
+    allowed = _tolerance(path, value.dtype, given or {})
     level = Level.SMALL if max_abs <= allowed.atol + allowed.rtol * scale else Level.LARGE
     return Difference(level=level, max_abs=max_abs, scale=scale, **common)
 
@@ -167,7 +169,6 @@ def compare(
     values: Mapping[str, Any],
     reference: Mapping[str, Any],
     given: Mapping[str, Tolerance] | None = None,
-    noise: Mapping[str, float] | None = None,
 ) -> list[Difference]:
     """Compare all leaves; only those that differ are returned. A leaf missing on one side differs."""
     differences = []
@@ -176,7 +177,7 @@ def compare(
             side = "is missing" if path not in values else "is not in the reference"
             differences.append(Difference(path, Level.LARGE, reason=f"the leaf {side}", integral=True))
             continue
-        found = compare_leaf(path, values[path], reference[path], given, (noise or {}).get(path, 0.0))
+        found = compare_leaf(path, values[path], reference[path], given)
         if found.level is not Level.EQUAL:
             differences.append(found)
     return differences

@@ -19,7 +19,7 @@ from cudagraph_doctor.findings import Culprit, Finding, Proof, Severity
 from cudagraph_doctor.graph.backend import LiveGraph
 from cudagraph_doctor.progress import Progress
 from cudagraph_doctor.proof.arms import Arms, overlaps
-from cudagraph_doctor.proof.compare import Level, compare, worst
+from cudagraph_doctor.proof.compare import Level, compare, without_values, worst
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.rules import RULES
 
@@ -34,8 +34,15 @@ Outputs = dict[str, Any]
 Listener = Callable[[LiveGraph], None]
 
 
-def free_run_findings(arms: Arms, plan: Sequence[Planned], progress: Progress) -> list[Finding]:
-    """Run the plan freely and judge. What could not be judged is added to the subject's `not_checked`."""
+def free_run_findings(arms: Arms, plan: Sequence[Planned], progress: Progress, values: bool) -> list[Finding]:
+    """Run the plan freely and judge. What could not be judged is added to the subject's `not_checked`.
+
+    Args:
+        arms: after `discover_graphs`.
+        plan: the steps, in order.
+        progress: told what is run.
+        values: whether findings may show values.
+    """
     subject = arms.subject
     owns_runner = subject.form != "loop"
     if not owns_runner and not subject.pipelined:
@@ -45,7 +52,7 @@ def free_run_findings(arms: Arms, plan: Sequence[Planned], progress: Progress) -
     if _first_difference(first, again) is not None:
         subject.not_checked.append("kept outputs and ordering: the same steps in a row gave different results twice")
         return []
-    findings = _kept_outputs(arms, plan, first) if owns_runner else []
+    findings = _kept_outputs(arms, plan, first, values) if owns_runner else []
     if subject.pipelined:
         findings += _ordering(arms, plan, first, progress)
     return findings
@@ -76,32 +83,49 @@ def _first_difference(a: Sequence[Outputs], b: Sequence[Outputs]) -> int | None:
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=True)) if compare(x, y)), None)
 
 
-def _kept_outputs(arms: Arms, plan: Sequence[Planned], first: list[Outputs]) -> list[Finding]:
+def _kept_outputs(arms: Arms, plan: Sequence[Planned], first: list[Outputs], values: bool) -> list[Finding]:
     arms.subject.reset()
-    holders = arms.look_around().tensors  # what the runner itself has hold of: no step put it there
+    own = arms.look_around().tensors  # what the runner itself has hold of: no step put it there
+    ids = {id(tensor) for tensor in own.values()}
     kept: dict[str, None] = {}  # in the order met
 
-    def move_away(live: LiveGraph) -> None:
-        pool = [(b.address, b.address + b.bytes) for b in arms.backend.blocks() if b.pool and b.pool == live.pool]
-        for name, tensor in arms.look_around().tensors.items():
-            address = tensor.untyped_storage().data_ptr()
-            in_pool = any(a <= address < b for a, b in pool)
-            if holders.get(name) is tensor or not (in_pool or any(overlaps(tensor, e) for e in arms.found.touched)):
-                continue
-            kept[name] = None
-            with arms.backend.own_memory(), torch.inference_mode(tensor.is_inference()):
-                tensor.data = tensor.detach().clone()
+    def moved_away(only: str = "") -> list[Outputs]:
+        """The steps in a row, with what is kept moved to other memory before each replay."""
 
-    moved = _run(arms, plan, listener=move_away)
+        def move(live: LiveGraph) -> None:
+            pool = [(b.address, b.address + b.bytes) for b in arms.backend.blocks() if b.pool and b.pool == live.pool]
+            for name, tensor in arms.look_around().tensors.items():
+                address = tensor.untyped_storage().data_ptr()
+                in_pool = any(a <= address < b for a, b in pool)
+                if own.get(name) is tensor or not (in_pool or any(overlaps(tensor, e) for e in arms.found.touched)):
+                    continue
+                if id(tensor) in ids:  # the runner needs this very object to find its output
+                    _not_tried(arms, name)
+                elif only in ("", name):
+                    kept[name] = None
+                    with arms.backend.own_memory(), torch.inference_mode(tensor.is_inference()):
+                        tensor.data = tensor.detach().clone()
+
+        return _run(arms, plan, listener=move)
+
+    moved = moved_away()
     at = _first_difference(moved, first)
     if not kept or at is None:
         return []
     eager = _run(arms, plan, graphs=False)
-    if _distance(moved[at], eager[at]) >= _distance(first[at], eager[at]):
-        return []  # moving it changed the run, but not for the better: not shown
-    name = next(iter(kept))
+
+    def heals(some: list[Outputs]) -> bool:
+        # moving it may change the run, but not for the better: nothing is shown then
+        index = _first_difference(some, first)
+        return index is not None and _distance(some[index], eager[index]) < _distance(first[index], eager[index])
+
+    if not heals(moved):
+        return []
+    names = list(kept)
+    name = next((name for name in names if len(names) > 1 and heals(moved_away(only=name))), names[0])
     step = plan[at]
-    difference = "; ".join(str(d) for d in compare(first[at], moved[at]))
+    differences = compare(first[at], moved[at])
+    difference = "; ".join(str(d) for d in (differences if values else without_values(differences)))
     return [
         Finding(
             "CGD104",
@@ -115,12 +139,18 @@ def _kept_outputs(arms: Arms, plan: Sequence[Planned], first: list[Outputs]) -> 
             key=str(step.key),
             backend=arms.backend.name,
             evidence={
-                "kept": list(kept),
+                "kept": names,
                 "healed_by": f"cloning `{name}` before each replay",
                 "control": "the same steps in a row, twice: bit for bit equal",
             },
         )
     ]
+
+
+def _not_tried(arms: Arms, name: str) -> None:
+    sentence = f"kept outputs: `{name}` is the runner's own output tensor; whether a later step reads it was not tried"
+    if sentence not in arms.subject.not_checked:
+        arms.subject.not_checked.append(sentence)
 
 
 def _distance(a: Outputs, b: Outputs) -> tuple[int, float, int]:

@@ -180,8 +180,10 @@ class LoopSubject:
         return outputs
 
     def padded(self, at: Planned) -> Outputs:
-        """Eager on the static inputs of the graph captured now, as they were staged last."""
-        return self._live_rows(self.target.forward(self._fresh[self._key(at)].static), at)
+        """The step eagerly on the static inputs of the graph captured now, staged as before a replay. Live rows."""
+        static = self._fresh[self._key(at)].static
+        self._stage(static, self._fresh_inputs(at.step, at.rows), self._key(at), capturing=False)
+        return self._live_rows(self.target.forward(static), at)
 
     def capture_all(self, plan: Sequence[Planned]) -> None:
         """Capture every bucket of the plan, largest first, at values of a step outside it (or `at_capture`)."""

@@ -6,18 +6,22 @@ some of them applied. Bytes are written between staging and replay, through the 
 
 from __future__ import annotations
 
-import gc
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import FrameType
+from typing import Any
 
 import torch
 
+from cudagraph_doctor.blame import owner
 from cudagraph_doctor.graph.backend import Edit, LiveGraph
 from cudagraph_doctor.proof.arms import Arm, Arms, Result
 from cudagraph_doctor.proof.compare import same_bits
 from cudagraph_doctor.proof.subject import Held, Planned
+from cudagraph_doctor.walk import walk
 
 _MAX_BYTES = {True: 1 << 16, False: 1 << 22}
 """By "is floating point": tensors above this size are caches or weights, no per-step inputs; only rebinding is tried
@@ -34,7 +38,6 @@ class Cause(StrEnum):
     REBOUND = "rebound"
     BAKED = "baked by value"
     OTHER_NODES = "other nodes"
-    KEPT = "kept output"
 
 
 @dataclass(slots=True)
@@ -82,7 +85,7 @@ class Scene:
     contents: dict[str, torch.Tensor]
     """Copies of what the small captured tensors held."""
     live: dict[str, torch.Tensor]
-    """Named tensors alive then, by path; further live tensors as "<a local tensor>"."""
+    """Tensors alive then, by path from the roots or from local variables of the staging code."""
     moved: dict[str, torch.Tensor]
     """Captured names that belong to other memory by then, with the tensor they belong to now (a copy)."""
 
@@ -139,15 +142,12 @@ def look(arms: Arms, at: Planned, arm: Arm = Arm.REPLAYED) -> Scene:
                 for n, t in now.items()
                 if _small(t) and not _weight(t) and t.untyped_storage().data_ptr() not in memory
             }
-            # locals have no path; where the target tells the truth itself nobody needs them
-            for tensor in () if told else _alive():
-                if (
-                    _small(tensor)
-                    and tensor.untyped_storage().data_ptr() not in memory
-                    and not tensor.requires_grad
-                    and not arms.backend.is_host(tensor)
-                ):
-                    scene.live.setdefault(f"<a local tensor {len(scene.live)}>", tensor.clone())
+            # what the staging code has at hand: an engine's true values are often locals
+            for name, tensor in (walk(_locals()).tensors if not told else {}).items():
+                if arms.backend.is_host(tensor) or tensor.untyped_storage().data_ptr() in memory:
+                    continue
+                if _small(tensor) and not _weight(tensor):
+                    scene.live.setdefault(name, tensor.clone())
             for name, tensor in captured.items():
                 other = _now(arms, at, name, now, fresh=arm is Arm.FRESH)
                 if other is not None and other.data_ptr() != tensor.data_ptr() and other.numel():
@@ -171,18 +171,20 @@ def moved_names(arms: Arms, at: Planned) -> list[str]:
 
 
 def _now(arms: Arms, at: Planned, name: str, now: Mapping[str, torch.Tensor], fresh: bool) -> torch.Tensor | None:
-    static = getattr(arms.subject, "static_now", None)
-    if static is not None:
-        inputs = static(at, fresh)
-        if name in inputs:
-            return inputs[name]  # type: ignore[no-any-return]
-    return now.get(name)
+    return arms.subject.static_now(at, fresh).get(name, now.get(name))
 
 
-def _alive() -> Iterator[torch.Tensor]:
-    for thing in gc.get_objects():
-        if type(thing) is torch.Tensor:
-            yield thing
+def _locals() -> dict[str, Any]:
+    """Local variables of the user's functions that are running, innermost first."""
+    found: dict[str, Any] = {}
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if owner(str(frame.f_globals.get("__name__", ""))) == "user":
+            for name, value in frame.f_locals.items():
+                found.setdefault(name, value)
+        frame = frame.f_back
+    found.pop("self", None)  # a root, or reachable from one
+    return found
 
 
 def _small(tensor: torch.Tensor) -> bool:
@@ -220,7 +222,7 @@ def input_remedies(scene: Scene, truth: Mapping[str, torch.Tensor], at: Planned,
             part = corner(content, value)
             if part is None or (part.dtype != value.dtype and part.dtype.is_floating_point):
                 continue
-            right = value.to(part.dtype)
+            right = value.to(part)
             if same_bits(part, right):
                 if source.rpartition(".")[2] == name.rpartition(".")[2]:
                     break  # its namesake's value is in place: nobody else's belongs here
@@ -260,7 +262,7 @@ def _matching(
 
 
 def _how_stale(content: torch.Tensor, right: torch.Tensor) -> Cause:
-    """Whether a whole column (or half of the rows) was refreshed while others were not."""
+    """Whether a whole column was refreshed while others were not."""
     equal = content == right
     if content.dim() >= 2 and content.shape[1] > 1:
         columns = equal.flatten(2).all(-1) if content.dim() > 2 else equal

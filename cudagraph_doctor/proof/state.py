@@ -87,8 +87,9 @@ class Memory:
 
     def _hash(self, data: torch.Tensor) -> torch.Tensor:
         if self._weights is None:
-            generator = torch.Generator().manual_seed(0x5EED)
-            odd = torch.randint(-(2**62), 2**62, (CHUNK // 4,), generator=generator, dtype=torch.int64) * 2 + 1
+            generator = torch.Generator("cpu").manual_seed(0x5EED)
+            drawn = torch.randint(-(2**62), 2**62, (CHUNK // 4,), generator=generator, dtype=torch.int64, device="cpu")
+            odd = drawn * 2 + 1
             self._weights = odd.to(data.device)
         parts = []
         for start in range(0, data.numel(), _SLAB):

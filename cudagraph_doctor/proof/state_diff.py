@@ -27,9 +27,9 @@ class Place:
 
     name: str
     index: tuple[int, ...]
-    """Leading dimensions of the tensor: (row,) or (block, slot) for a paged cache."""
+    """Leading dimensions of the tensor: (row,), or (..., block, slot) for a paged cache."""
     linear: int
-    """The index flattened over these dimensions: the slot number."""
+    """The last two of them flattened: the slot number."""
     kind: str
     """"extra", "missing" or "other"."""
 
@@ -70,7 +70,7 @@ def owner(place: Place, inputs: Mapping[str, torch.Tensor]) -> str:
 
     A flat number (a slot) counts before a leading index (a block).
     """
-    for number, what in ((place.linear, "slot"), (place.index[0], "block"))[: len(place.index)]:
+    for number, what in ((place.linear, "slot"), (place.index[-2:][0], "block"))[: len(place.index)]:
         named = []
         for name, value in inputs.items():
             if value.dim() and not value.dtype.is_floating_point and value.dtype is not torch.bool:
@@ -84,8 +84,17 @@ def owner(place: Place, inputs: Mapping[str, torch.Tensor]) -> str:
 
 
 def leading(shape: torch.Size) -> int:
-    """How many leading dimensions make a slot: 2 for a paged cache (block, slot, head, ...), else 1."""
-    return 2 if len(shape) >= 4 else 1
+    """How many leading dimensions find a slot: all but the last two of (..., block, slot, head, dim), else one."""
+    return len(shape) - 2 if len(shape) >= 4 else 1
+
+
+def unravel(number: int, shape: torch.Size) -> tuple[int, ...]:
+    """The index of element `number` of a tensor of this shape."""
+    index: list[int] = []
+    for size in reversed(shape):
+        number, at = divmod(number, size)
+        index.insert(0, at)
+    return tuple(index)
 
 
 def state_difference(
@@ -187,8 +196,8 @@ def _typed(
         setattr(found, kind, getattr(found, kind) + count)
         slots = torch.unique(((mask & wrong).nonzero().flatten() + first) // inner)[:_SHOWN].tolist()
         for slot in slots:
-            index: tuple[int, ...] = (slot,) if lead == 1 else (slot // tensor.shape[1], slot % tensor.shape[1])
-            found.places.append(Place(name, index, slot, kind))
+            index = unravel(slot, tensor.shape[:lead])
+            found.places.append(Place(name, index, slot % math.prod(tensor.shape[max(0, lead - 2) : lead]), kind))
     return wrong
 
 

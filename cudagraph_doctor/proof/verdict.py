@@ -61,6 +61,8 @@ class StepRecord:
     fresh_control: Gap | None = None
     fresh_replayed: Gap | None = None
     """Replayed against fresh."""
+    padded: Gap | None = None
+    """Fresh against eager on the same static inputs; None if that was not run."""
     same_nodes: bool | None = None
     """Whether old and fresh graph launch the same kernels; None if not read."""
     harm_step: int | None = None
@@ -131,6 +133,8 @@ def judge(record: StepRecord) -> Kind:
         if not harmed:
             return Kind.HARMLESS if record.replayed.state.level is Level.LARGE else Kind.NUMERICS
         return Kind.UNTOLD
+    if record.fresh.level is Level.LARGE and harmed and record.eager_control.level is not Level.LARGE:
+        return Kind.DIFFERS  # whatever else is frozen: what is captured now is wrong as well
     if _beyond(record.fresh_replayed, record.fresh_control, record.replay_control):
         if record.same_nodes is False and not harmed:
             return Kind.NUMERICS

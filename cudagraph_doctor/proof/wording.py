@@ -66,7 +66,6 @@ class Case:
     """Whose the cache rows are that differ: "slot 19: row 2 of slot_mapping"."""
     steps: tuple[int, ...]
     """All steps that this was seen at."""
-    form: str
     values: bool
     """Whether values may be shown."""
 
@@ -164,12 +163,14 @@ def one_fault_each(culprits: Sequence[Remedy]) -> dict[tuple[str, str], list[Rem
     """
     groups: dict[tuple[str, ...], list[Remedy]] = {}
     for remedy in culprits:
+        # how much of an input is stale depends on the step: not refreshed and refreshed in part are one fault
+        cause = Cause.NOT_REFRESHED if remedy.cause is Cause.PARTLY_REFRESHED else remedy.cause
         together = remedy.name
         if remedy.cause is Cause.BAKED and remedy.was is not None:
             together = f"{remedy.was!r} {remedy.expected!r}"
         elif remedy.cause is Cause.REBOUND and "." in remedy.name and remedy.kind == "input":
             together = remedy.name.rpartition(".")[0]
-        groups.setdefault((remedy.cause.value, together), []).append(remedy)
+        groups.setdefault((cause.value, together), []).append(remedy)
     return {
         (cause, together if some[0].cause is Cause.REBOUND else some[0].name): some
         for (cause, together), some in groups.items()
@@ -265,6 +266,8 @@ def _evidence(case: Case) -> dict[str, Any]:
     if record.fresh is not None:
         evidence["fresh_against_eager"] = str(record.fresh)
         evidence["replayed_against_fresh"] = str(record.fresh_replayed)
+    if record.padded is not None:
+        evidence["fresh_against_eager_on_static_inputs"] = str(record.padded)
     if case.module:
         evidence["first_diverging_module"] = case.module
     if record.replayed.state.places:
@@ -368,7 +371,8 @@ def failing_replay(at: Planned, moved: Sequence[str], places: Places, backend: s
 
 def reset_finding(unrestored: Sequence[str], backend: str) -> Finding:
     """reset() leaves something behind."""
-    names = ", ".join(f"`{name}`" for name in unrestored[:5]) + (", ..." if len(unrestored) > 5 else "")
+    more = len(unrestored) - 5
+    names = ", ".join(f"`{name}`" for name in unrestored[:5]) + (f" and {more} more" if more > 0 else "")
     return Finding(
         "CGD002",
         f"reset() does not bring back {names}.",

@@ -173,8 +173,9 @@ def variant(base: type, backend: Backend, members: dict[str, Any]) -> Any:
     """An instance of `base` with some members replaced: functions become methods, other values attributes."""
     methods = {name: member for name, member in members.items() if callable(member)}
     made = type(base.__name__, (base,), methods)(backend.device)
-    for name in members.keys() - methods.keys():
-        setattr(made, name, members[name])
+    for name, member in members.items():
+        if not callable(member):
+            setattr(made, name, member)
     return made
 
 

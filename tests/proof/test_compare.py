@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from cudagraph_doctor.proof.compare import Difference, Level, compare, compare_leaf, same_bits, worst
+from cudagraph_doctor.proof.compare import Difference, Level, compare, compare_leaf, same_bits, without_values, worst
 from cudagraph_doctor.settings import Tolerance
 
 NAN = float("nan")
@@ -68,12 +68,17 @@ def test_empty_and_strided_tensors() -> None:
     assert level(x.T, x.T.contiguous()) is Level.EQUAL
 
 
-def test_given_tolerance_and_measured_noise_decide() -> None:
+def test_given_tolerance_decides() -> None:
     a, b = torch.tensor([1.05]), torch.tensor([1.0])
     assert level(a, b) is Level.LARGE
     assert level(a, b, rtol=0.1, atol=0.0) is Level.SMALL
-    assert compare_leaf("x", a, b, noise=0.02).level is Level.SMALL
     assert compare_leaf("y", a, b, {"x": Tolerance(0.1, 0.0)}).level is Level.LARGE
+
+
+def test_host_values_can_be_left_out() -> None:
+    (found,) = compare({"token": "x" * 99}, {"token": "y"})
+    assert "instead of 'y'" in str(found) and len(str(found)) < 60
+    assert [str(d) for d in without_values([found])] == ["token: another value"]
 
 
 def test_rows_and_counts_are_named() -> None:
