@@ -39,7 +39,7 @@ class Settings:
     """All buckets."""
     seed: int = 0
     tolerances: dict[str, Tolerance] = field(default_factory=dict)
-    """By output path, "" for all outputs; without one the noise is measured."""
+    """By output path, "" for all outputs; without one by dtype (`proof.compare`)."""
     values: bool = True
     """Whether findings may show values (token ids...)."""
     app_dir: str = "."

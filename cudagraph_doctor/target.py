@@ -43,7 +43,7 @@ class LoopTarget(Protocol):
     #   update(static, fresh) -> None        copies fresh tensors into the leading rows (and columns)
     #   prepare(static, fresh, bucket, capturing) -> None
     #                                        host planning, before captures and replays, in neither: nothing
-    #   at_capture(bucket) -> Pytree         values that the capture sees: next_inputs of a step outside the compared ones
+    #   at_capture(bucket) -> Pytree         values that the capture sees: a step outside the compared ones
     #   graphed() -> Callable[[fresh], outputs]   the user's own runner (captures as it likes): the doctor's
     #   state() -> Mapping[str, Tensor]      names for state tensors: found by watching, named by attribute path
     #   named() -> Mapping[str, Tensor]      further names for tensors

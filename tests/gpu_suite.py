@@ -1,7 +1,8 @@
 """Run every test that needs a GPU, group by group, and print a short table: `python tests/gpu_suite.py [group...]`.
 
-Each group is a process of its own, so a group that loses its CUDA context takes nothing else along. A skipped test
-counts as a failure here: on a GPU machine nothing may be left out. `--log FILE` keeps pytest's whole output.
+Each group is a process of its own, so a group that loses its CUDA context takes nothing else along; groups run side by
+side but for those that measure free memory. A skipped test counts as a failure here: on a GPU machine nothing may be
+left out. `--log FOLDER` keeps pytest's output.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,52 +27,72 @@ GROUPS = {
     "engines": ["tests/examples"],
 }
 """Group -> test paths."""
+ALONE = ("engines",)
+"""Groups that size their caches by the memory that is free."""
 
 
-def run(group: str, paths: list[str], timeout_s: float, log: Path | None) -> tuple[int, int, int, float]:
-    """(passed, failed, skipped, seconds) of one group; a group that crashes or hangs counts as one failure."""
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What became of one group."""
+
+    group: str
+    passed: int
+    failed: int
+    skipped: int
+    seconds: float
+    details: tuple[str, ...] = ()
+
+
+def run(group: str, timeout_s: float, log: Path | None) -> Row:
+    """Run one group; one that crashes or hangs counts as one failure."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
         started = time.perf_counter()
         try:
             done = subprocess.run(
-                [*command, *paths], cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False
+                [*command, *GROUPS[group]], cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False
             )
             output = done.stdout + done.stderr
         except subprocess.TimeoutExpired as stopped:
             output = f"{stopped.stdout or b''!r}\nstopped after {timeout_s:g} s"
         seconds = time.perf_counter() - started
         if log:
-            with log.open("a") as file:
-                file.write(f"==== {group}\n{output}\n")
+            (log / f"{group}.txt").write_text(output)
         if not report.exists():
-            print(output[-2000:])
-            return 0, 1, 0, seconds
-        suite = ET.parse(report).getroot()
-        cases = list(suite.iter("testcase"))
-        failed = [c for c in cases if c.find("failure") is not None or c.find("error") is not None]
-        skipped = [c for c in cases if c.find("skipped") is not None]
-        for case in (*failed, *skipped):
-            detail = next(child for child in case if child.tag in ("failure", "error", "skipped"))
-            print(f"  {detail.tag}: {case.get('classname')}::{case.get('name')}: {(detail.get('message') or '')[:200]}")
-        return len(cases) - len(failed) - len(skipped), len(failed), len(skipped), seconds
+            return Row(group, 0, 1, 0, seconds, (output[-1000:],))
+        cases = list(ET.parse(report).getroot().iter("testcase"))
+    failed = [c for c in cases if c.find("failure") is not None or c.find("error") is not None]
+    skipped = [c for c in cases if c.find("skipped") is not None]
+    details = []
+    for case in (*failed, *skipped):
+        what = next(child for child in case if child.tag in ("failure", "error", "skipped"))
+        details.append(f"{what.tag}: {case.get('classname')}::{case.get('name')}: {(what.get('message') or '')[:200]}")
+    return Row(group, len(cases) - len(failed) - len(skipped), len(failed), len(skipped), seconds, tuple(details))
 
 
 def main() -> int:
     """Run the groups; exit 1 if anything failed or was skipped."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("groups", nargs="*", choices=[*GROUPS, []], help="default: all")
+    parser.add_argument("groups", nargs="*", help=f"default: all ({', '.join(GROUPS)})")
     parser.add_argument("--log", type=Path)
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds a group may take")
     options = parser.parse_args()
-    rows = []
-    for group in options.groups or GROUPS:
-        rows.append((group, *run(group, GROUPS[group], options.timeout, options.log)))
+    groups = options.groups or list(GROUPS)
+    started = time.perf_counter()
+    with ThreadPoolExecutor() as pool:
+        rows = list(pool.map(lambda g: run(g, options.timeout, options.log), [g for g in groups if g not in ALONE]))
+    rows += [run(group, options.timeout, options.log) for group in groups if group in ALONE]
+    for row in rows:
+        print(*(f"  {row.group}: {detail}" for detail in row.details), sep="\n", end="\n" if row.details else "")
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    print(f"commit {commit.stdout.strip() or 'unknown'}, {time.perf_counter() - started:.0f} s")
     print(f"{'group':10} {'passed':>7} {'failed':>7} {'skipped':>8} {'seconds':>8}")
-    for group, passed, failed, skipped, seconds in rows:
-        print(f"{group:10} {passed:7} {failed:7} {skipped:8} {seconds:8.1f}")
-    return 1 if any(failed or skipped for _, _, failed, skipped, _ in rows) else 0
+    for row in rows:
+        print(f"{row.group:10} {row.passed:7} {row.failed:7} {row.skipped:8} {row.seconds:8.1f}")
+    return 1 if any(row.failed or row.skipped for row in rows) else 0
 
 
 if __name__ == "__main__":

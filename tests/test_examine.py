@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.conftest import FakeWorld
 
 FREED = Finding(
-    "CGD108", "Freed.", Severity.ERROR, Proof.MEASURED, "Keep it.", Culprit("input", "x"), evidence={"n": 1}
+    "CGD101", "Freed.", Severity.ERROR, Proof.MEASURED, "Keep it.", Culprit("input", "x"), evidence={"n": 1}
 )
 
 
@@ -82,8 +82,8 @@ def test_what_was_done_before_the_loss_stands() -> None:
     assert (found.check, found.status) == ("capture", Status.FOUND)
     [finding] = found.findings
     assert finding.evidence == {"n": 1, "process_lost": "killed by SIGSEGV"}
-    assert (finding.code, finding.proof) == ("CGD108", Proof.MEASURED)
-    assert found.rules == ("CGD108",)
+    assert (finding.code, finding.proof) == ("CGD101", Proof.MEASURED)
+    assert found.rules == ("CGD101",)
     assert "SIGSEGV" in found.reason
     assert (lost.check, lost.status) == ("inputs", Status.INCONCLUSIVE)
     assert "last seen: replay of graph 4" in lost.reason

@@ -171,10 +171,10 @@ def test_the_relay_sends_everything() -> None:
     relay.say("a")
     relay.stage("b", 3)
     relay.advance("c")
-    relay.journal(Finding("CGD108", "m", Severity.ERROR, Proof.MEASURED, "f"))
+    relay.journal(Finding("CGD101", "m", Severity.ERROR, Proof.MEASURED, "f"))
     relay.journal_clear()
     assert [event["event"] for event in sent] == ["say", "stage", "advance", "journal", "journal_clear"]
-    assert sent[3]["finding"]["code"] == "CGD108"
+    assert sent[3]["finding"]["code"] == "CGD101"
 
 
 def test_hooks_that_cannot_be_taken_out_are_told(

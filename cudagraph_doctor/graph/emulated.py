@@ -27,7 +27,7 @@ _NOT_CHECKED = (
     "races between streams: work ran in the order it was issued",
     "reuse of graph pool memory by later captures, and of freed memory: every allocation has its own address",
     "code compiled by torch.compile: it ran eagerly",
-    "paths taken for `x.is_cuda` or `x.device.type == \"cuda\"`: a tensor of the emulated device says \"cpu:0\"",
+    'paths taken for `x.is_cuda` or `x.device.type == "cuda"`: a tensor of the emulated device says "cpu:0"',
     "host tensors used together with device tensors: not refused as CUDA does",
     "tensors that other threads than the main one make or change",
     "memory written without an operator (numpy views, ctypes): its writes are not recorded into graphs",

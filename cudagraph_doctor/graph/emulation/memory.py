@@ -71,7 +71,7 @@ def place_of(tensor: torch.Tensor) -> Place | None:
 
 def bytes_view(storage: torch.UntypedStorage) -> torch.Tensor:
     """A uint8 tensor over the whole storage. Shape (storage.nbytes(),)."""
-    return torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,))
+    return torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage, 0, (storage.nbytes(),), (1,))
 
 
 def _references(storage: torch.UntypedStorage) -> int:
@@ -80,7 +80,7 @@ def _references(storage: torch.UntypedStorage) -> int:
 
 def _own_references() -> int:
     """How many references the storage's Python object itself holds (an implementation detail of torch, so measured)."""
-    tensor = torch.empty(1)
+    tensor = torch.empty(1, device="cpu")
     storage = tensor.untyped_storage()
     return _references(storage) - 1
 

@@ -145,7 +145,7 @@ def _at(like: torch.Tensor, address: int, heap: Heap) -> torch.Tensor:
         offset, odd = divmod(address - storage.data_ptr(), like.element_size())
         extent = 1 + sum((size - 1) * stride for size, stride in zip(like.shape, like.stride(), strict=True))
         if not odd and (offset + extent) * like.element_size() <= storage.nbytes():
-            return torch.empty(0, dtype=like.dtype).set_(storage, offset, like.shape, like.stride())
+            return torch.empty(0, dtype=like.dtype, device="cpu").set_(storage, offset, like.shape, like.stride())
     raise Inconclusive(
         f"no device memory for a tensor of shape {tuple(like.shape)} at address {address:#x}",
         fix="keep the memory alive while the graph is patched",
