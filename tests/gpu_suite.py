@@ -8,6 +8,7 @@ left out. `--log FOLDER` keeps pytest's output.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,8 @@ GROUPS = {
     "engines": ["tests/examples"],
 }
 """Group -> test paths."""
+WORKERS = {"zoo": 4, "faults": 4}
+"""Groups that are spread over processes (pytest-xdist), where that is installed."""
 ALONE = ("engines",)
 """Groups that size their caches by the memory that is free."""
 
@@ -48,6 +51,8 @@ def run(group: str, timeout_s: float, log: Path | None) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
+        if group in WORKERS and importlib.util.find_spec("xdist"):
+            command += ["-n", str(WORKERS[group])]
         started = time.perf_counter()
         try:
             done = subprocess.run(

@@ -17,7 +17,17 @@ PACKAGE = Path(cudagraph_doctor.__file__).parent
 
 PLAIN = {
     *("errors", "findings", "policy", "progress", "rules", "settings"),
-    *("report", "report.buckets", "report.csv", "report.json", "report.layout", "report.paths", "report.terminal", "report.values", "report.view"),
+    *(
+        "report",
+        "report.buckets",
+        "report.csv",
+        "report.json",
+        "report.layout",
+        "report.paths",
+        "report.terminal",
+        "report.values",
+        "report.view",
+    ),
 }
 """Start fast and run anywhere: the standard library and each other (rich where text is laid out)."""
 PROGRAM = {"cli", "child", "display", "examine", "worker", "report"}
@@ -109,7 +119,9 @@ def test_only_the_command_line_knows_click(module: str) -> None:
     assert "click" not in others(module)
 
 
-@pytest.mark.parametrize("words", ["--help", "diff --help", "rules", "explain CGD101", "report --help", "init --help", "buckets --help"])
+@pytest.mark.parametrize(
+    "words", ["--help", "diff --help", "rules", "explain CGD101", "report --help", "init --help", "buckets --help"]
+)
 def test_starts_without_torch(words: str) -> None:
     program = (
         "import sys\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +10,7 @@ import pytest
 
 from cudagraph_doctor import policy
 from cudagraph_doctor.checks import bucket_hits
-from cudagraph_doctor.errors import DoctorError, Inconclusive, UsageError
-from cudagraph_doctor.findings import Outcome, Report, Severity, Status, report_from_json, to_json
+from cudagraph_doctor.findings import Outcome, Report, report_from_json, to_json
 from cudagraph_doctor.misses.judged import Demands
 
 if TYPE_CHECKING:
