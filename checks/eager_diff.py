@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from cudagraph_doctor import contract
+from cudagraph_doctor import blame, contract
 from cudagraph_doctor.errors import DoctorError, Inconclusive
 from cudagraph_doctor.findings import Finding, Outcome, Status, Step
 from cudagraph_doctor.graph.backend import Backend, ListenerError
@@ -121,6 +121,7 @@ class _Collector:
         self.progress = progress
         self.arms = Arms(subject, backend, self._watch)
         self.danger: Finding | None = None
+        self.replays_before = 0
         self.suspicion: tuple[int, Finding] | None = None
         self.doctor = Doctor(self.arms, self.gap)
         self.bad: list[_Bad] = []
@@ -152,8 +153,9 @@ class _Collector:
         except (DoctorError, ListenerError):
             raise
         except Exception as error:
-            # eager steps ran before: it is the replay that fails
-            if self.danger is None:
+            # eager steps ran before: it is the replay that fails, once it was launched
+            launched = self.backend.log.replays > self.replays_before
+            if self.danger is None or not launched or blame.is_out_of_memory(error):
                 raise
             return self._failed(compared, self.danger, error)
         for at in plan:
@@ -184,7 +186,7 @@ class _Collector:
                 fix="use a smaller KV cache for this run",
             )
         self.progress.advance("captures")
-        self.subject.capture_all(plan)
+        self.arms.capture_all(plan)
         self.progress.advance("graph steps")
         self.arms.discover_graphs(plan)
 
@@ -197,7 +199,7 @@ class _Collector:
         if self.suspicion is None or self.suspicion[0] != at.index:
             moved = moved_names(self.arms, at)
             self.suspicion = (at.index, failing_replay(at, moved, self._places(at, None), self.backend.name))
-        self.danger = self.suspicion[1]
+        self.danger, self.replays_before = self.suspicion[1], self.backend.log.replays
         self.progress.journal(self.danger)
 
     def _failed(self, plan: list[Planned], danger: Finding, error: Exception) -> Outcome:

@@ -17,12 +17,10 @@ ELSEWHERE = {
     "cudagraph_doctor/graph/functions.py": "graph/test_nodes_gpu.py",
     "cudagraph_doctor/graph/model.py": "graph/test_nodes.py",
     "cudagraph_doctor/progress.py": "test_worker.py",
-    "cudagraph_doctor/proof/": "checks/test_planted_faults.py",
     "cudagraph_doctor/rules.py": "docs/test_rule_pages.py",
     "cudagraph_doctor/target.py": "test_contract.py",
     "cudagraph_doctor/traces/source.py": "traces/test_collect.py",
     "checks/__init__.py": "checks/test_table.py",
-    "checks/eager_diff.py": "checks/test_planted_faults.py",
 }
 """Module, or folder with a slash at its end, that is tested by more than its own file -> where (below tests/)."""
 

@@ -1,7 +1,8 @@
 """Run one step several ways from one saved state, and measure what came out: outputs, and state byte for byte.
 
-Order of use: `discover` (what is state? does reset() restore it? does the host move?), then per step `save`, `run` as
-often as wanted, `commit`. Every run starts from the saved state, so a run can be repeated as its own control.
+Order of use: `discover` (what is state? does reset() restore it? does the host move?), `capture_all`,
+`discover_graphs`, `begin`, then per step `save`, `run` as often as wanted, `commit`. Every run starts from the saved
+state, so a run can be repeated as its own control.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch
 from cudagraph_doctor import tree
 from cudagraph_doctor.graph.backend import Backend, Block
 from cudagraph_doctor.proof.state import Extent, Memory, Snapshot
-from cudagraph_doctor.proof.subject import Planned, Subject
+from cudagraph_doctor.proof.subject import Planned, Replaying, Subject
 from cudagraph_doctor.walk import Walk, walk
 
 UNNAMED = "unnamed memory"
@@ -69,13 +70,10 @@ class Arms:
     Args:
         subject: the target.
         backend: where it runs.
-        replaying: told the step before a graph is replayed, and None once the device is done with it: should the
-            process or the device be lost, that was when.
+        replaying: should the process or the device be lost, what it was told last was when.
     """
 
-    def __init__(
-        self, subject: Subject, backend: Backend, replaying: Callable[[Planned | None], None] = lambda _at: None
-    ) -> None:
+    def __init__(self, subject: Subject, backend: Backend, replaying: Replaying = lambda _at: None) -> None:
         self.subject = subject
         self.backend = backend
         self.memory = Memory(backend, subject.generators)
@@ -129,6 +127,16 @@ class Arms:
         left = self.memory.changed(before, {b: h for b, h in again.items() if b in lasting}) & found.state
         found.unrestored += [f"device memory of {name}" for name in self.names_of(left) if name != UNNAMED]
         return found
+
+    def capture_all(self, plan: Sequence[Planned]) -> None:
+        """Have every graph of the plan captured."""
+
+        def replaying(at: Planned | None) -> None:
+            if at is None:
+                self.backend.synchronize()
+            self._replaying(at)
+
+        self.subject.capture_all(plan, replaying)
 
     def discover_graphs(self, plan: Sequence[Planned]) -> None:
         """Play the plan through the graphs; what only they touch is put back between arms as well.

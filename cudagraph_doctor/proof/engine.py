@@ -10,7 +10,7 @@ import torch
 from cudagraph_doctor.errors import Inconclusive, UsageError
 from cudagraph_doctor.graph.backend import Backend, LiveGraph
 from cudagraph_doctor.proof.schedule import choose
-from cudagraph_doctor.proof.subject import Held, Outputs, Planned, hold
+from cudagraph_doctor.proof.subject import Held, Outputs, Planned, Replaying, hold
 from cudagraph_doctor.walk import walk
 
 
@@ -68,13 +68,15 @@ class EngineSubject:
         with self._backend.log.listening(captured=self._note, replaying=lambda live: replayed.add(live.ordinal)):
             return self.target.step(at.step, at.rows)
 
-    def capture_all(self, plan: Sequence[Planned]) -> None:
+    def capture_all(self, plan: Sequence[Planned], replaying: Replaying) -> None:
         """Let the engine meet every key once: some engines record lazily."""
         seen = set()
         for at in plan:
             if at.key not in seen:
                 seen.add(at.key)
+                replaying(at)
                 self._step(at, graphs=True)
+                replaying(None)
 
     def eager(self, at: Planned) -> Outputs:
         """See `Subject.eager`. Raises Inconclusive if a graph was replayed although they are switched off."""

@@ -14,7 +14,7 @@ from cudagraph_doctor.errors import Inconclusive, TargetError
 from cudagraph_doctor.graph.backend import Backend, LiveGraph
 from cudagraph_doctor.proof.compare import compare
 from cudagraph_doctor.proof.schedule import choose, schedule
-from cudagraph_doctor.proof.subject import Held, Outputs, Planned, hold
+from cudagraph_doctor.proof.subject import Held, Outputs, Planned, Replaying, hold
 from cudagraph_doctor.walk import walk
 
 
@@ -185,7 +185,7 @@ class LoopSubject:
         self._stage(static, self._fresh_inputs(at.step, at.rows), self._key(at), capturing=False)
         return self._live_rows(self.target.forward(static), at)
 
-    def capture_all(self, plan: Sequence[Planned]) -> None:
+    def capture_all(self, plan: Sequence[Planned], replaying: Replaying) -> None:
         """Capture every bucket of the plan, largest first, at values of a step outside it (or `at_capture`)."""
         beyond = 1 + max(at.step for at in plan)
         at_capture = getattr(self.target, "at_capture", None)

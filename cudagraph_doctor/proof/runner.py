@@ -10,7 +10,7 @@ import torch
 from cudagraph_doctor.errors import Inconclusive, TargetError
 from cudagraph_doctor.graph.backend import Backend, LiveGraph
 from cudagraph_doctor.proof.loop import LoopSubject
-from cudagraph_doctor.proof.subject import Held, Outputs, Planned, hold
+from cudagraph_doctor.proof.subject import Held, Outputs, Planned, Replaying, hold
 from cudagraph_doctor.walk import walk
 
 Runner = Callable[[Any], Any]
@@ -51,14 +51,17 @@ class RunnerSubject(LoopSubject):
         # what only the runner holds is its own, as static inputs are: a second runner has others by right
         self._held[live.ordinal] = hold(live, around, [name for name in around if name.startswith("runner.")])
 
-    def capture_all(self, plan: Sequence[Planned]) -> None:
+    def capture_all(self, plan: Sequence[Planned], replaying: Replaying) -> None:
         """Make the runner and let it meet every bucket twice, at a step outside the plan: some record lazily."""
         beyond = 1 + max(at.step for at in plan)
         self._runner = runner = self._make()
         with self._backend.log.listening(captured=self._note):
-            for bucket in sorted({at.key for at in plan if at.key is not None}, reverse=True):  # type: ignore[type-var]
+            buckets: list[Any] = sorted({at.key for at in plan if at.key is not None}, reverse=True)
+            for bucket in buckets:
+                replaying(Planned(len(plan), beyond, bucket, bucket))
                 for _ in range(2):
-                    runner(self._fresh_inputs(beyond, bucket))  # type: ignore[arg-type]
+                    runner(self._fresh_inputs(beyond, bucket))
+                replaying(None)
 
     def recapture(self, at: Planned) -> None:
         """See `Subject.recapture`. Raises Inconclusive if a new runner captures nothing."""

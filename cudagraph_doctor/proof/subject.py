@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -27,6 +27,10 @@ class Planned:
     rows: int
     key: Hashable
     """What the graph of this step is looked up by; None if no graph serves it."""
+
+
+Replaying = Callable[[Planned | None], None]
+"""Told the step before a graph is replayed, and None once the device is done with it."""
 
 
 @dataclass(slots=True)
@@ -68,8 +72,11 @@ class Subject(Protocol):
     def reset(self) -> None:
         """The target's own reset."""
 
-    def capture_all(self, plan: Sequence[Planned]) -> None:
-        """Have every graph of the plan captured, at values outside it where the target leaves the choice to us."""
+    def capture_all(self, plan: Sequence[Planned], replaying: Replaying) -> None:
+        """Have every graph of the plan captured, at values outside it where the target leaves the choice to us.
+
+        `replaying` is told of what a target's own runner replays meanwhile.
+        """
 
     def eager(self, at: Planned) -> Outputs:
         """The step without graphs. Live rows."""

@@ -206,7 +206,7 @@ def arms_of(backend: Backend) -> Callable[..., tuple[Arms, list[Planned]]]:
         arms = Arms(subject, backend)
         plan = subject.plan(0, (), sizes, False)
         arms.discover(plan)
-        subject.capture_all(plan)
+        arms.capture_all(plan)
         arms.discover_graphs(plan)
         arms.begin(plan)
         return arms, plan

@@ -241,7 +241,7 @@ def test_before_a_replay_is_told_which_and_after_it_that_it_is_over(loop_target:
     arms = Arms(subject, backend, told.append)
     plan = subject.plan(0, (), (2,), False)
     arms.discover(plan)
-    subject.capture_all(plan)
+    arms.capture_all(plan)
     arms.begin(plan)
     arms.save()
     arms.run(Arm.EAGER, plan[0])

@@ -25,7 +25,7 @@ def subject_of(engine_target: Make, backend: Backend) -> Callable[..., EngineSub
 def ready(subject: EngineSubject, *sizes: int) -> list[Planned]:
     """The plan, after the engine has met its keys."""
     plan = subject.plan(0, (), sizes, False)
-    subject.capture_all(plan)
+    subject.capture_all(plan, lambda at: None)
     subject.reset()
     return plan
 
@@ -70,6 +70,14 @@ def test_all_arms_agree_on_a_sound_engine(subject_of: Make) -> None:
             results.append(arm(at)["y"].tolist())
         assert results[0] == results[1] == results[2]
         assert subject.has_replayed(at)
+
+
+def test_every_key_is_met_once_and_its_replay_told(subject_of: Make) -> None:
+    told: list[Any] = []
+    subject = subject_of()
+    plan = subject.plan(0, (), (2, 1, 4), False)
+    subject.capture_all(plan, told.append)
+    assert told == [plan[0], None, plan[2], None]
 
 
 def test_eager_that_replays_is_refused(subject_of: Make) -> None:

@@ -29,7 +29,7 @@ def ready(subject: LoopSubject, *sizes: int) -> list[Planned]:
     plan = subject.plan(0, (), sizes, False)
     for at in plan:
         subject.eager(at)
-    subject.capture_all(plan)
+    subject.capture_all(plan, lambda at: None)
     subject.reset()
     return plan
 
@@ -158,7 +158,7 @@ def test_no_default_static_input_for_one_that_changes_its_dimensions(subject_of:
     subject = subject_of(next_inputs=next_inputs)
     subject.target.static_inputs = None
     with pytest.raises(TargetError, match="number of dimensions changes") as caught:
-        subject.capture_all(subject.plan(0, (), (2, 2), False))
+        subject.capture_all(subject.plan(0, (), (2, 2), False), lambda at: None)
     assert caught.value.seen == "1 at step 0, 2 at step 1" and "static_inputs" in caught.value.fix
 
 

@@ -28,7 +28,7 @@ def ready(subject: RunnerSubject, *sizes: int) -> list[Planned]:
     plan = subject.plan(0, (), sizes, False)
     for at in plan:
         subject.eager(at)
-    subject.capture_all(plan)
+    subject.capture_all(plan, lambda at: None)
     subject.reset()
     return plan
 
@@ -105,6 +105,13 @@ def test_a_runner_that_goes_around_its_graphs_is_noticed(subject_of: Make) -> No
 def test_what_graphed_returns_has_to_be_callable(subject_of: Make) -> None:
     with pytest.raises(TargetError, match="graphed\\(\\) returned a NoneType"):
         ready(subject_of(graphed=lambda self: None), 2)
+
+
+def test_its_replays_are_told_while_it_meets_the_buckets(subject_of: Make) -> None:
+    told: list[Any] = []
+    subject = subject_of()
+    subject.capture_all(subject.plan(0, (), (3, 1), False), told.append)
+    assert [at and (at.step, at.rows, at.key) for at in told] == [(2, 4, 4), None, (2, 2, 2), None]
 
 
 def test_the_runner_meets_every_bucket_outside_the_plan(subject_of: Make) -> None:

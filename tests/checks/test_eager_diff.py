@@ -1,0 +1,526 @@
+"""`diff` from a target to an outcome, on tiny targets."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from cudagraph_doctor.checks import eager_diff
+from cudagraph_doctor.errors import Inconclusive, TargetError
+from cudagraph_doctor.findings import Finding, Outcome, Proof, Severity, Status, to_json
+from cudagraph_doctor.graph.backend import Backend, ListenerError
+from cudagraph_doctor.proof.engine import EngineSubject
+from cudagraph_doctor.proof.loop import LoopSubject
+from cudagraph_doctor.proof.runner import RunnerSubject
+from cudagraph_doctor.settings import Settings, Tolerance
+
+Inputs = dict[str, Any]
+Make = Callable[..., Any]
+
+
+class Counters:
+    """A LoopTarget: each row adds `x` to a slot of its own of the cache and puts out the slot. Slot 4 is padding's."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.buckets = [2, 4]
+        self.cache = torch.zeros(5, device=device)
+
+    def next_inputs(self, step: int, n: int) -> Inputs:
+        """Row r has slot r."""
+        rows = torch.arange(n, device=self.device)
+        return {"x": (rows + step + 1).float(), "slots": (rows + step) % 4}
+
+    def static_inputs(self, bucket: int) -> Inputs:
+        """Padding."""
+        device = self.device
+        return {"x": torch.zeros(bucket, device=device), "slots": torch.full((bucket,), 4, device=device)}
+
+    def update(self, static: Inputs, fresh: Inputs) -> None:
+        """Stage, with padding behind it."""
+        static["slots"].fill_(4)
+        static["x"].zero_()
+        for name, value in fresh.items():
+            static[name][: len(value)].copy_(value)
+
+    def forward(self, inputs: Inputs) -> Inputs:
+        """One step."""
+        self.cache.index_add_(0, inputs["slots"], inputs["x"])
+        return {"y": self.cache[inputs["slots"]] + 0}
+
+    def reset(self) -> None:
+        """All slots empty."""
+        self.cache.zero_()
+
+
+class CountingEngine:
+    """An EngineTarget around it, with one graph for up to four rows."""
+
+    batch_sizes = (1, 2, 4)
+
+    def __init__(self, device: str) -> None:
+        self.loop = Counters(device)
+        self.on = False
+        self.recapture()
+
+    def recapture(self) -> None:
+        """Anew, over the same buffers once there are some."""
+        self.static = getattr(self, "static", None) or self.loop.static_inputs(4)
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            self.loop.forward(self.static)
+        torch.cuda.current_stream().wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.y = self.loop.forward(self.static)["y"]
+
+    def step(self, i: int, n: int) -> Inputs:
+        """Step `i` on `n` rows."""
+        fresh = self.loop.next_inputs(i, n)
+        if not self.on:
+            return self.loop.forward(fresh)
+        self.loop.update(self.static, fresh)
+        self.graph.replay()
+        return {"y": self.y[:n].clone()}
+
+    def graphs(self, on: bool) -> None:
+        """The switch."""
+        self.on = on
+
+    def reset(self) -> None:
+        """All slots empty."""
+        self.loop.reset()
+
+
+class Diary:
+    """A `Progress` that remembers everything."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, Any]] = []
+
+    def say(self, text: str) -> None:
+        """A line."""
+        self.events.append(("say", text))
+
+    def stage(self, text: str, total: int) -> None:
+        """A stage."""
+        self.events.append(("stage", (text, total)))
+
+    def advance(self, text: str = "") -> None:
+        """A unit."""
+        self.events.append(("advance", text))
+
+    def journal(self, finding: Finding) -> None:
+        """A danger."""
+        self.events.append(("journal", finding))
+
+    def journal_clear(self) -> None:
+        """Over."""
+        self.events.append(("clear", None))
+
+    def of(self, kind: str) -> list[Any]:
+        """What was told of one kind."""
+        return [what for event, what in self.events if event == kind]
+
+
+@pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    """One after the other, the hooks in."""
+    found: Backend = request.getfixturevalue(request.param)
+    with found.installed():
+        yield found
+
+
+@pytest.fixture
+def make(backend: Backend) -> Make:
+    """Makes a `Counters`, or another `base`, with some members replaced."""
+
+    def made(base: type = Counters, **members: Any) -> Any:
+        methods = {name: member for name, member in members.items() if callable(member)}
+        target = type(base.__name__, (base,), methods)(backend.device)
+        for name in sorted(members.keys() - methods.keys()):
+            setattr(target, name, members[name])
+        return target
+
+    return made
+
+
+@pytest.fixture
+def diff(backend: Backend) -> Callable[..., Outcome]:
+    """Runs the check, on two rows for three steps if nothing else is asked for."""
+
+    def run(target: Any, *sizes: int, progress: Any = None, **settings: Any) -> Outcome:
+        settings = {"check": "diff", "steps": 1, "batch_sizes": sizes or (2, 1, 2), **settings}
+        outcome = eager_diff.run(target, backend, Settings(**settings), progress or Diary())
+        json.dumps(to_json(outcome), default=str)
+        assert {finding.code for finding in outcome.findings} <= set(outcome.rules)
+        return outcome
+
+    return run
+
+
+def stale_slots(self: Any, static: Inputs, fresh: Inputs) -> None:
+    """Staging that forgets the slots."""
+    static["x"][: len(fresh["x"])].copy_(fresh["x"])
+
+
+def in_graphs(change: Callable[[Any, int, torch.Tensor], torch.Tensor]) -> Callable[[Any, int, int], Inputs]:
+    """An engine's step whose output is changed where it was replayed."""
+
+    def step(self: Any, i: int, n: int) -> Inputs:
+        outputs = CountingEngine.step(self, i, n)
+        return {"y": change(self, i, outputs["y"])} if self.on else outputs
+
+    return step
+
+
+def verdicts(outcome: Outcome) -> list[str]:
+    """Of all steps."""
+    return [step.verdict for step in outcome.steps]
+
+
+def only(outcome: Outcome) -> Finding:
+    """The one finding."""
+    (finding,) = outcome.findings
+    return finding
+
+
+# sound targets
+
+
+def test_which_subject_a_target_is(make: Make, backend: Backend) -> None:
+    assert type(eager_diff.subject_of(make(), backend)) is LoopSubject
+    assert type(eager_diff.subject_of(make(graphed=lambda self: self.forward), backend)) is RunnerSubject
+    assert type(eager_diff.subject_of(make(graphed=None), backend)) is LoopSubject
+    assert type(eager_diff.subject_of(make(CountingEngine), backend)) is EngineSubject
+    with pytest.raises(TargetError):
+        eager_diff.subject_of(object(), backend)
+
+
+@pytest.mark.parametrize("base", [Counters, CountingEngine])
+def test_a_sound_target_passes(make: Make, diff: Callable[..., Outcome], backend: Backend, base: type) -> None:
+    outcome = diff(make(base), 2, 4, 3, 1)
+    assert (outcome.status, outcome.findings, verdicts(outcome)) == (Status.PASSED, (), ["clean"] * 4)
+    assert [(step.index, step.rows) for step in outcome.steps] == [(0, 2), (1, 4), (2, 3), (3, 1)]
+    checked = outcome.checked
+    assert (checked["backend"], checked["steps"], checked["batch sizes"]) == (backend.name, 4, [1, 2, 3, 4])
+    assert checked["state bytes"] >= 20 and checked["runs"] >= 16 and checked["host values that steps move"] == 0
+    assert set(backend.not_checked()) <= set(outcome.not_checked)
+
+
+@pytest.mark.parametrize("base", [Counters, CountingEngine])
+def test_the_target_is_left_as_it_was(make: Make, diff: Callable[..., Outcome], backend: Backend, base: type) -> None:
+    target = make(base)
+    loop: Any = getattr(target, "loop", target)
+    loop.weight = torch.nn.Parameter(torch.ones(3, device=backend.device))
+    before = {"weight": (loop.weight, loop.weight.data_ptr()), "cache": (loop.cache, loop.cache.data_ptr())}
+    assert diff(target, 2, 4, 1).status is Status.PASSED
+    for name, (tensor, address) in before.items():
+        assert getattr(loop, name) is tensor and tensor.data_ptr() == address
+    assert loop.weight.tolist() == [1, 1, 1] and loop.weight.requires_grad and not loop.cache.requires_grad
+    target.reset()
+    assert loop.forward(loop.next_inputs(0, 2))["y"].tolist() == [1, 2]
+    target.reset()
+    if base is CountingEngine:
+        target.graphs(True)
+        assert target.step(0, 3)["y"].tolist() == [1, 2, 3], "its graphs still work"
+
+
+def test_gradients_play_no_part(make: Make, diff: Callable[..., Outcome], backend: Backend) -> None:
+    def forward(self: Any, inputs: Inputs) -> Inputs:
+        self.cache[inputs["slots"]] = inputs["x"] * self.weight
+        return {"y": self.cache[inputs["slots"]] * self.weight}
+
+    target = make(forward=forward)
+    target.weight = torch.nn.Parameter(torch.ones(1, device=backend.device))
+    assert diff(target).status is Status.PASSED and not target.cache.requires_grad
+
+
+def test_progress_is_told(make: Make, diff: Callable[..., Outcome]) -> None:
+    diary = Diary()
+    diff(make(), progress=diary)
+    assert [text for text, _ in diary.of("stage")] == ["finding the state", "steps", "free running"]
+    (estimate,) = diary.of("say")
+    assert "3 steps of about" in estimate and "MiB for copies" in estimate
+    steps = [text for text in diary.of("advance") if text.startswith("step ")]
+    assert steps == ["step 0, 2 rows, graph 2", "step 1, 1 rows, graph 2", "step 2, 2 rows, graph 2"]
+
+
+# what cannot be judged
+
+
+def test_batches_without_a_graph_are_said(make: Make, diff: Callable[..., Outcome]) -> None:
+    outcome = diff(make(), 2, 5, 0)
+    assert verdicts(outcome) == ["clean", "inconclusive", "inconclusive"] and outcome.status is Status.PASSED
+    reasons = [step.detail.get("reason") for step in outcome.steps]
+    assert reasons == [None, "above the largest bucket, so it has no graph", "an empty batch"]
+    assert any(text.startswith("2 of 3 steps could not be judged (above the") for text in outcome.not_checked)
+
+
+def test_no_step_with_a_graph(make: Make, diff: Callable[..., Outcome]) -> None:
+    with pytest.raises(Inconclusive, match="no step of the plan") as caught:
+        diff(make(), 5, 0)
+    assert caught.value.seen == "batch sizes [0, 5]"
+
+
+def test_an_engine_that_replays_nothing(make: Make, diff: Callable[..., Outcome]) -> None:
+    outcome = diff(make(CountingEngine, graphs=lambda self, on: None))
+    assert (outcome.status, outcome.reason) == (Status.INCONCLUSIVE, "no step could be judged")
+    assert verdicts(outcome) == ["inconclusive"] * 3 and outcome.fix
+    assert any("replayed no graph" in text for text in outcome.not_checked)
+
+
+def test_inputs_that_are_not_pure_are_refused(make: Make, diff: Callable[..., Outcome]) -> None:
+    def next_inputs(self: Any, step: int, n: int) -> Inputs:
+        return {**Counters.next_inputs(self, step, n), "x": torch.rand(n, device=self.device)}
+
+    with pytest.raises(TargetError, match="not pure"):
+        diff(make(next_inputs=next_inputs))
+
+
+def test_eager_that_does_not_repeat_is_no_reference(make: Make, diff: Callable[..., Outcome]) -> None:
+    def step(self: Any, i: int, n: int) -> Inputs:
+        noise = 0.0 if self.on else float(next(self.numbers))
+        return {"y": CountingEngine.step(self, i, n)["y"] + noise}
+
+    outcome = diff(make(CountingEngine, step=step, numbers=iter(range(10**6))))
+    assert outcome.status is Status.INCONCLUSIVE and verdicts(outcome) == ["inconclusive"] * 3
+    assert (only(outcome).code, only(outcome).severity) == ("CGD001", Severity.NOTE)
+
+
+def test_what_reset_leaves_behind_is_a_note(make: Make, diff: Callable[..., Outcome]) -> None:
+    def forward(self: Any, inputs: Inputs) -> Inputs:
+        self.served += 1
+        return Counters.forward(self, inputs)
+
+    outcome = diff(make(forward=forward, served=0))
+    assert (only(outcome).code, outcome.status) == ("CGD002", Status.PASSED)
+    assert outcome.checked["host values that steps move"] == 1
+
+
+def test_too_little_memory_for_copies(
+    make: Make, diff: Callable[..., Outcome], backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "free_bytes", lambda: 8)
+    with pytest.raises(Inconclusive, match="not enough free device memory"):
+        diff(make())
+
+
+def test_names_that_were_not_looked_for_are_said(
+    make: Make, diff: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cudagraph_doctor.walk.MAX_OBJECTS", 2)
+    assert any("too many to walk" in text for text in diff(make()).not_checked)
+
+
+# faults
+
+
+def test_a_fault_is_found_once_with_all_its_steps(make: Make, diff: Callable[..., Outcome]) -> None:
+    diary = Diary()
+    outcome = diff(make(update=stale_slots), 2, 2, 2, progress=diary)
+    finding = only(outcome)
+    assert (outcome.status, finding.code, finding.proof) == (Status.FOUND, "CGD102", Proof.CONFIRMED)
+    assert finding.culprit is not None and finding.culprit.name == "slots"
+    assert (finding.culprit.captured, finding.culprit.expected) == ([4, 4], [0, 1])
+    assert finding.evidence["seen_at_steps"] == [0, 1, 2] and verdicts(outcome) == ["finding"] * 3
+    assert finding.location is not None and finding.location.file == __file__
+    assert diary.of("stage")[-1][0] == "steps", "nothing is run freely that is known to be wrong"
+
+
+def test_values_can_be_hidden(make: Make, diff: Callable[..., Outcome]) -> None:
+    def forward(self: Any, inputs: Inputs) -> Inputs:
+        return {**Counters.forward(self, inputs), "secret": 4711 if torch.cuda.is_current_stream_capturing() else 42}
+
+    shown, hidden = (diff(make(forward=forward, update=stale_slots), values=values) for values in (True, False))
+    assert "4711" in json.dumps(to_json(shown)) and "4711" not in json.dumps(to_json(hidden))
+    assert hidden.status is Status.FOUND
+
+
+def test_padding_that_hits_a_live_slot(make: Make, diff: Callable[..., Outcome]) -> None:
+    def update(self: Any, static: Inputs, fresh: Inputs) -> None:
+        Counters.update(self, static, fresh)
+        static["slots"][len(fresh["slots"]) :] = 0
+        static["x"][len(fresh["x"]) :] = 9
+
+    finding = only(diff(make(update=update), 2, 1, 2, 2, 2))
+    assert finding.code == "CGD103" and finding.culprit is not None and finding.culprit.name == "slots"
+    assert "later steps' output changes by it" in finding.message
+
+
+def test_state_that_nobody_reads_is_a_note(make: Make, diff: Callable[..., Outcome]) -> None:
+    def update(self: Any, static: Inputs, fresh: Inputs) -> None:
+        Counters.update(self, static, fresh)
+        static["x"][len(fresh["x"]) :] = 9
+
+    outcome = diff(make(update=update), 2, 1, 2)
+    assert outcome.status is Status.PASSED
+    assert (only(outcome).code, only(outcome).evidence["kind"]) == ("CGD107", "harmless")
+    reserved = diff(make(update=update, reserved=lambda self: {"cache": [4]}), 2, 1, 2)
+    assert reserved.findings == ()
+
+
+def test_rounding_is_a_note_once_a_graph(make: Make, diff: Callable[..., Outcome]) -> None:
+    outcome = diff(make(CountingEngine, step=in_graphs(lambda self, i, y: y * (1 + 1e-5))), 2, 2, 2)
+    assert (only(outcome).code, outcome.status, verdicts(outcome)) == ("CGD107", Status.PASSED, ["note"] * 3)
+
+
+def test_a_tolerance_given_decides(make: Make, diff: Callable[..., Outcome]) -> None:
+    def make_engine() -> Any:
+        return make(CountingEngine, step=in_graphs(lambda self, i, y: y * 1.2))
+
+    assert only(diff(make_engine(), 2, 2)).code == "CGD102"
+    assert only(diff(make_engine(), 2, 2, tolerances={"y": Tolerance(0.5, 0.0)})).code == "CGD107"
+    assert only(diff(make_engine(), 2, 2, tolerances={"z": Tolerance(0.5, 0.0)})).code == "CGD102"
+
+
+def test_replays_that_do_not_repeat(make: Make, diff: Callable[..., Outcome]) -> None:
+    draw = random.Random(0)
+    outcome = diff(make(CountingEngine, step=in_graphs(lambda self, i, y: y + draw.randrange(10**9))))
+    assert {(finding.code, finding.proof) for finding in outcome.findings} == {("CGD106", Proof.MEASURED)}
+    assert verdicts(outcome) == ["finding"] * 3
+
+
+def test_an_engine_without_recapture(make: Make, diff: Callable[..., Outcome]) -> None:
+    outcome = diff(make(CountingEngine, step=in_graphs(lambda self, i, y: y + 100)), 2)
+    assert only(outcome).message.endswith("nothing is frozen.")
+    target = make(CountingEngine, step=in_graphs(lambda self, i, y: y + 100))
+    target.recapture = None
+    outcome = diff(target, 2)
+    assert only(outcome).code == "CGD102" and only(outcome).message.endswith("up to 100 of 2.")
+    assert any("no recapture()" in text for text in outcome.not_checked)
+
+
+def test_a_runner_that_is_made_once_is_judged_without_a_fresh_graph(make: Make, diff: Callable[..., Outcome]) -> None:
+    def graphed(self: Any) -> Callable[[Inputs], Inputs]:
+        if self.engine is None:
+            self.engine = CountingEngine(self.device)
+
+        def run(fresh: Inputs) -> Inputs:
+            self.engine.loop.update(self.engine.static, fresh)
+            self.engine.graph.replay()
+            return {"y": self.engine.y[: len(fresh["x"])] + 100}
+
+        return run
+
+    outcome = diff(make(graphed=graphed, engine=None), 2)
+    assert only(outcome).code == "CGD102" and only(outcome).evidence["kind"] == "untold"
+    assert any("second call of graphed()" in text for text in outcome.not_checked)
+
+
+def test_the_first_module_that_differs_is_named(make: Make, diff: Callable[..., Outcome]) -> None:
+    class Layer(torch.nn.Module):
+        def forward(self, y: torch.Tensor) -> torch.Tensor:
+            return y + (1 if torch.cuda.is_current_stream_capturing() else 0)
+
+    def forward(self: Any, inputs: Inputs) -> Inputs:
+        return {"y": self.layers(Counters.forward(self, inputs)["y"])}
+
+    target = make(forward=forward)
+    target.layers = torch.nn.Sequential(torch.nn.Identity(), Layer(), torch.nn.Identity())
+    assert only(diff(target, 2)).evidence["first_diverging_module"] == "layers.1"
+
+
+def test_an_output_that_is_kept_is_found_in_the_free_run(make: Make, diff: Callable[..., Outcome]) -> None:
+    def step(self: Any, i: int, n: int) -> Inputs:
+        fresh = self.loop.next_inputs(i, n)
+        if self.on:
+            self.loop.update(self.static, fresh)
+            self.graph.replay()
+        y = self.y[:n] if self.on else self.loop.forward(fresh)["y"]
+        total = y + (0 if self.last is None else self.last)
+        self.last = y
+        return {"y": total}
+
+    def reset(self: Any) -> None:
+        self.loop.reset()
+        self.last = None
+
+    outcome = diff(make(CountingEngine, step=step, reset=reset, last=None), 2, 2, 2)
+    assert [finding.code for finding in outcome.findings if finding.severity is Severity.ERROR] == ["CGD104"]
+
+
+# a replay that fails
+
+
+def failing(at: int, error: Exception) -> Callable[[Any, int, int], Inputs]:
+    """An engine's step that raises after its replay."""
+
+    def change(self: Any, i: int, y: torch.Tensor) -> torch.Tensor:
+        if i == at:
+            raise error
+        return y
+
+    return in_graphs(change)
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])  # while its keys are met, and after that
+def test_a_replay_that_raises_is_a_finding(make: Make, diff: Callable[..., Outcome], at: int) -> None:
+    diary = Diary()
+    outcome = diff(make(CountingEngine, step=failing(at, RuntimeError("no  luck"))), 2, 1, 2, progress=diary)
+    finding = only(outcome)
+    assert (outcome.status, finding.code, finding.step) == (Status.FOUND, "CGD003", at)
+    assert finding.evidence["error"] == "RuntimeError: no luck"
+    assert "what comes after the replay that failed" in outcome.not_checked
+    assert diary.events[-1] == ("journal", replace(finding, evidence={"moved": []})), "the danger is not over"
+
+
+def test_what_was_found_before_is_told_too(make: Make, diff: Callable[..., Outcome]) -> None:
+    def change(self: Any, i: int, y: torch.Tensor) -> torch.Tensor:
+        self.calls += i == 2
+        if self.calls > 1:  # once while the state is looked for
+            raise RuntimeError("lost")
+        return y + 100
+
+    outcome = diff(make(CountingEngine, step=in_graphs(change), calls=0), 2, 2, 2)
+    assert [(finding.code, finding.step) for finding in outcome.findings] == [("CGD003", 2), ("CGD102", 0)]
+
+
+def test_staging_that_raises_is_the_targets(make: Make, diff: Callable[..., Outcome]) -> None:
+    def update(self: Any, static: Inputs, fresh: Inputs) -> None:
+        if len(fresh["x"]) == 1:
+            raise ZeroDivisionError
+        Counters.update(self, static, fresh)
+
+    with pytest.raises(ZeroDivisionError):
+        diff(make(update=update), 2, 1)
+
+
+def test_before_each_replay_its_danger_is_told_and_taken_back(make: Make, diff: Callable[..., Outcome]) -> None:
+    diary = Diary()
+    diff(make(CountingEngine), progress=diary)
+    told = [event for event, _ in diary.events if event in ("journal", "clear")]
+    assert told[::2] == ["journal"] * (len(told) // 2) and told[1::2] == ["clear"] * (len(told) // 2) and told
+    assert {finding.code for finding in diary.of("journal")} == {"CGD003"}
+
+
+def test_a_mended_replay_of_a_bad_step_carries_that_finding(make: Make, diff: Callable[..., Outcome]) -> None:
+    diary = Diary()
+    diff(make(update=stale_slots), 2, progress=diary)
+    codes = [finding.code for finding in diary.of("journal")]
+    assert codes[0] == "CGD003" and codes[-1] == "CGD102"
+
+
+def test_memory_that_ran_out_is_no_fault_of_the_replay(make: Make, diff: Callable[..., Outcome]) -> None:
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        diff(make(CountingEngine, step=failing(1, torch.cuda.OutOfMemoryError("full"))), 2, 1)
+
+
+def test_an_error_of_ours_is_no_fault_of_the_replay(make: Make, diff: Callable[..., Outcome], backend: Backend) -> None:
+    with pytest.raises(ListenerError), backend.log.listening(replaying=lambda live: [][0]):
+        diff(make())
+
+
+def test_an_eager_step_that_raises_is_the_targets(make: Make, diff: Callable[..., Outcome]) -> None:
+    def forward(self: Any, inputs: Inputs) -> Inputs:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        diff(make(forward=forward))
