@@ -2,8 +2,8 @@
 
     python benchmarks/trace_scale.py [--millions 1 2 5 10] [--json-mb 1000] [--folder DIR] [--keep]
 
-Makes a node-mode nsys export (schema 3.25 layout) with that many kernel rows, 1,000 a step on two streams, and a torch.profiler
-trace of that size; measures each reader in a process of its own: seconds, and the largest resident memory.
+Makes a node-mode nsys export (schema 3.25 layout) with that many kernel rows, 1,000 a step on two streams, and a
+torch.profiler trace of that size; measures each reader in a process of its own: seconds, and the largest resident memory.
 """
 
 from __future__ import annotations
@@ -27,13 +27,46 @@ BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128)
 PROCESS = 1 << 48 | 4711 << 24
 THREAD = PROCESS | 4711
 STEP_NS = 12_000_000
-_KERNEL_COLUMNS = """
-    start deviceId! contextId! greenContextId streamId! correlationId globalPid demangledName! shortName! mangledName
-    launchType cacheConfig registersPerThread! gridX! gridY! gridZ! blockX! blockY! blockZ! staticSharedMemory!
-    dynamicSharedMemory! localMemoryPerThread! localMemoryTotal! gridId! sharedMemoryExecuted graphNodeId
-    sharedMemoryLimitConfig qmdBulkReleaseDone qmdPreexitDone qmdLastCtaDone graphId clusterX clusterY clusterZ
-    clusterSchedulingPolicy maxPotentialClusterSize maxActiveClusters sharedMemoryRequestedPercentage
-""".split()
+_KERNEL_COLUMNS = [
+    "start",
+    "deviceId!",
+    "contextId!",
+    "greenContextId",
+    "streamId!",
+    "correlationId",
+    "globalPid",
+    "demangledName!",
+    "shortName!",
+    "mangledName",
+    "launchType",
+    "cacheConfig",
+    "registersPerThread!",
+    "gridX!",
+    "gridY!",
+    "gridZ!",
+    "blockX!",
+    "blockY!",
+    "blockZ!",
+    "staticSharedMemory!",
+    "dynamicSharedMemory!",
+    "localMemoryPerThread!",
+    "localMemoryTotal!",
+    "gridId!",
+    "sharedMemoryExecuted",
+    "graphNodeId",
+    "sharedMemoryLimitConfig",
+    "qmdBulkReleaseDone",
+    "qmdPreexitDone",
+    "qmdLastCtaDone",
+    "graphId",
+    "clusterX",
+    "clusterY",
+    "clusterZ",
+    "clusterSchedulingPolicy",
+    "maxPotentialClusterSize",
+    "maxActiveClusters",
+    "sharedMemoryRequestedPercentage",
+]
 
 
 def make_export(path: Path, rows: int) -> None:
@@ -63,7 +96,10 @@ def make_export(path: Path, rows: int) -> None:
     steps = range(rows // KERNELS)
     database.executemany(
         "INSERT INTO NVTX_EVENTS VALUES (?, ?, 59, ?, ?, NULL, 0)",
-        [(i * STEP_NS, i * STEP_NS + 200_000, f"decode step={i} bs={_batch(i)} bucket={_bucket(i)}", THREAD) for i in steps],
+        [
+            (i * STEP_NS, i * STEP_NS + 200_000, f"decode step={i} bs={_batch(i)} bucket={_bucket(i)}", THREAD)
+            for i in steps
+        ],
     )
     strings = {1: "cudaGraphLaunch_v10000", 2: "cudaLaunchKernel_v7000", 3: "cudaMemcpyAsync_v3020"}
     strings |= {100 + k: f"kernel_{k}" for k in range(50)}
@@ -169,6 +205,7 @@ def measured(kind: str, path: str) -> None:
 
 
 def measure(kind: str, path: Path) -> dict[str, float]:
+    """Seconds and memory of one reading."""
     done = subprocess.run(
         [sys.executable, __file__, "--measure", kind, str(path)], capture_output=True, text=True, check=True
     )
@@ -177,6 +214,7 @@ def measure(kind: str, path: Path) -> dict[str, float]:
 
 
 def main() -> int:
+    """Make, measure, print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--millions", type=float, nargs="*", default=[1, 2, 5, 10])
     parser.add_argument("--json-mb", type=int, default=1000)
@@ -199,14 +237,18 @@ def main() -> int:
         for name, kind in readers.items():
             found = measure(kind, path)
             scan = scan or found["seconds"]
-            print(f"| {size} | {name} | {found['seconds']:.1f} | {found['mib']:.0f} | {found['seconds'] / scan:.2f} |", flush=True)
+            print(
+                f"| {size} | {name} | {found['seconds']:.1f} | {found['mib']:.0f} | {found['seconds'] / scan:.2f} |",
+                flush=True,
+            )
         if not arguments.keep:
             path.unlink()
     if arguments.json_mb:
         path = arguments.folder / "made-up.json"
         make_profile(path, arguments.json_mb)
         found = measure("buckets", path)
-        print(f"| torch.profiler, {path.stat().st_size / 1e9:.2f} GB | `buckets` | {found['seconds']:.1f} | {found['mib']:.0f} | |")
+        size = f"torch.profiler, {path.stat().st_size / 1e9:.2f} GB"
+        print(f"| {size} | `buckets` | {found['seconds']:.1f} | {found['mib']:.0f} | |")
         if not arguments.keep:
             path.unlink()
     return 0

@@ -267,9 +267,7 @@ class _WithCommand(click.Command):
     help="nsys: a row a graph launch, or a row a node (slower, shows the kernels inside).",
 )
 @click.option("--steps", type=click.IntRange(min=1), default=32, show_default=True, help="Decode steps to play.")
-@click.option(
-    "--batch-sizes", metavar="N,N,...", callback=_reads(options.sizes), help="Batch sizes to play, in turn."
-)
+@click.option("--batch-sizes", metavar="N,N,...", callback=_reads(options.sizes), help="Batch sizes to play, in turn.")
 @click.option("--no-ranges", is_flag=True, help="Add no labels to steps and captures that have none.")
 @click.option("--scrub", is_flag=True, help="Leave out of the trace what tells of this machine and its user.")
 @click.option("--then-check", is_flag=True, help="Feed the trace to `buckets`.")
@@ -319,9 +317,7 @@ def record(
     refuse_early(settings)
     display = for_stderr()
     with display:
-        recorded = run(
-            Wanted(trace, command, settings, profiler, graph_trace, not no_ranges, scrub), display.say
-        )
+        recorded = run(Wanted(trace, command, settings, profiler, graph_trace, not no_ranges, scrub), display.say)
     display.say(f"wrote {recorded.trace} ({recorded.how})")
     if not then_check:
         _output_next_step(recorded.trace)
