@@ -3,7 +3,7 @@
     python benchmarks/trace_scale.py [--millions 1 2 5 10] [--json-mb 1000] [--folder DIR] [--keep]
 
 Makes a node-mode nsys export (schema 3.25 layout) with that many kernel rows, 1,000 a step on two streams, and a
-torch.profiler trace of that size; measures each reader in a process of its own: seconds, and the largest resident memory.
+torch.profiler trace of that size; measures each reader in a process of its own: seconds, and its largest memory.
 """
 
 from __future__ import annotations
