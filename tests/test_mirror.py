@@ -22,7 +22,7 @@ ELSEWHERE = {
     "cudagraph_doctor/traces/source.py": "traces/test_collect.py",
     "checks/__init__.py": "checks/test_table.py",
 }
-"""Module, or folder with a slash at its end, that is tested by more than its own file -> where (below tests/)."""
+"""Module that is tested by more than its own file -> where (below tests/)."""
 
 
 def modules() -> list[str]:
@@ -43,18 +43,13 @@ def mirrored(module: str) -> bool:
     return (folder / f"test_{path.stem}.py").exists() or any(folder.glob(f"test_{path.stem}_*.py"))
 
 
-def listed(module: str) -> bool:
-    """Whether the module, or its folder, is an exception."""
-    return module in ELSEWHERE or f"{Path(module).parent.as_posix()}/" in ELSEWHERE
-
-
 @pytest.mark.parametrize("module", modules())
 def test_module_has_tests_at_its_path_or_is_listed(module: str) -> None:
-    assert mirrored(module) or listed(module)
+    assert mirrored(module) or module in ELSEWHERE
 
 
 @pytest.mark.parametrize(("module", "place"), ELSEWHERE.items())
 def test_the_list_is_true(module: str, place: str) -> None:
     assert (ROOT / module).exists()
     assert (TESTS / place).exists()
-    assert module.endswith("/") or not mirrored(module), "it has tests of its own now: take it off the list"
+    assert not mirrored(module), "it has tests of its own now: take it off the list"

@@ -16,6 +16,7 @@ from cudagraph_doctor.proof.state_diff import (
     leading,
     owner,
     state_difference,
+    unravel,
 )
 
 NAN = float("nan")
@@ -96,10 +97,23 @@ def test_a_write_that_went_elsewhere_is_extra_and_missing() -> None:
 
 
 def test_the_slot_of_a_paged_cache() -> None:
-    assert leading(torch.Size((5, 4, 2, 3))) == 2 and leading(torch.Size((5, 4, 2))) == 1
+    assert [leading(torch.Size(shape)) for shape in ((9,), (9, 2), (5, 4, 2), (5, 4, 2, 3), (2, 5, 4, 2, 3))] == [
+        1,
+        1,
+        1,
+        2,
+        3,
+    ]
     before = torch.zeros(5, 4, 2, 3)
     found = differ(before, before, changed(before, (3, 1, 0, 2), 1.0))
     assert found.places == [Place("cache", (3, 1), 13, "extra")]
+
+
+def test_the_slot_of_a_cache_of_all_layers_is_counted_within_its_layer() -> None:
+    before = torch.zeros(2, 5, 4, 2, 3)
+    found = differ(before, before, changed(before, (1, 3, 1, 0, 2), 1.0))
+    assert found.places == [Place("cache", (1, 3, 1), 13, "extra")]
+    assert unravel(13, torch.Size((5, 4))) == (3, 1) and unravel(7, torch.Size((9,))) == (7,)
 
 
 # how much
