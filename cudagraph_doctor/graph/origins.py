@@ -1,7 +1,7 @@
 """Who launched each node: user line, module path and operator, from a separate capture that is watched.
 
 A dispatch mode tells the operators and what they launch. Who launches without torch's dispatcher (Triton, CUDA C++) is
-told by CUPTI, where it can be had.
+told by CUPTI, where it can be had; such launches after the last operator of a capture get no line.
 
 Watching can change what runs (a compiled module captures other kernels under a dispatch mode). So the capture that is
 judged is not this one, and an origin is only believed for nodes that both captures have: see `attach`.

@@ -105,8 +105,9 @@ class EngineSubject:
         before = len(self._backend.log.graphs)
         self._replayed.clear()
         self.target.graphs(True)
-        with self._backend.log.listening(captured=self._note):
-            self.target.recapture()
+        self.target.recapture()
+        # not at the end of each capture: many an engine hangs its new buffers up only when all are captured
+        self._note(*self._backend.log.graphs[before:])
         for _ in range(2):  # some record lazily
             if len(self._backend.log.graphs) == before:
                 self._step(at, graphs=True)

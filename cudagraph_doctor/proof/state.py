@@ -155,6 +155,8 @@ class Memory:
                     data.copy_(saved)
         if random:
             self.set_random_state(snapshot.random)
+        # an engine may stage on a stream of its own, which does not wait for ours
+        self._backend.synchronize()
 
     def random_state(self) -> dict[str, Any]:
         """States of Python's, numpy's and torch's generators and of the target's own."""

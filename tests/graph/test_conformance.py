@@ -124,8 +124,6 @@ REFUSED: dict[str, tuple[Callable[[Tensors], object], str]] = {
     "Event.query": (lambda t: t.event.query(), NOT_PERMITTED),
     "Event.synchronize": (lambda t: t.event.synchronize(), NOT_PERMITTED),
     "nested capture": (lambda t: torch.cuda.graph(torch.cuda.CUDAGraph()).__enter__(), NOT_PERMITTED),
-    "manual_seed": (lambda t: torch.cuda.manual_seed(987_654_321), "capture"),
-    "torch.manual_seed": (lambda t: torch.manual_seed(987_654_321), "capture"),
     "an unregistered generator": (
         lambda t: t.floats.uniform_(generator=t.generator),
         "Attempt to increase offset for a CUDA generator not in capture mode",

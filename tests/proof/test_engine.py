@@ -10,6 +10,7 @@ import torch
 
 from cudagraph_doctor.errors import Inconclusive, UsageError
 from cudagraph_doctor.graph.backend import Backend
+from cudagraph_doctor.graph.emulated import EmulatedBackend
 from cudagraph_doctor.proof.engine import EngineSubject
 from cudagraph_doctor.proof.subject import Planned
 
@@ -177,3 +178,48 @@ def test_generators_are_the_engines(subject_of: Make) -> None:
     generator = torch.Generator()
     assert subject_of(generators=[generator]).generators == (generator,)
     assert subject_of(generators=None).generators == ()
+
+
+class HungUpLate:
+    """Captures into local buffers and hangs them up when it is done, as nano-vllm does."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.eager = False
+        self.recapture()
+
+    def recapture(self) -> None:
+        """One graph."""
+        buffer = torch.zeros(2, device=self.device)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            out = buffer + 1
+        self.buffers = {"x": buffer, "out": out}
+
+    def reset(self) -> None:
+        """Nothing to restore."""
+
+    def graphs(self, on: bool) -> None:
+        """The switch."""
+        self.eager = not on
+
+    def step(self, i: int, n: int) -> torch.Tensor:
+        """x + 1."""
+        fresh = torch.full((n,), float(i), device=self.device)
+        if self.eager:
+            return fresh + 1
+        self.buffers["x"][:n].copy_(fresh)
+        self.graph.replay()
+        return self.buffers["out"][:n]
+
+
+def test_buffers_hung_up_after_the_capture_are_held_by_their_names() -> None:
+    backend = EmulatedBackend()
+    with backend.installed():
+        target = HungUpLate(backend.device)
+        subject = EngineSubject(target, backend)
+        (at, *_) = subject.plan(1, (), (2,), False)
+        subject.recapture(at)
+        subject.fresh(at)
+        (held,) = subject.held(at, fresh=True)
+        assert held.tensors["buffers.x"].data_ptr() == target.buffers["x"].data_ptr()

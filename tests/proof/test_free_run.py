@@ -195,10 +195,12 @@ def overlapping_engine(make: Make, ordered: bool) -> Any:
     target.copies, target.made = torch.cuda.Stream(), torch.cuda.Stream()
     target.staged, target.consumed = torch.cuda.Event(), torch.cuda.Event()
     made, next_inputs = target.made, target.loop.next_inputs
+    alive: list[Inputs] = []  # the copies run late: memory of earlier inputs must not be given to later ones
 
     def beside(step: int, n: int) -> Inputs:
         with torch.cuda.stream(made):
             inputs: Inputs = next_inputs(step, n)
+        alive.append(inputs)
         return inputs
 
     if target.loop.device == "cuda":
