@@ -140,7 +140,7 @@ def test_a_guess_never_writes_a_number_that_the_buffer_has_not_held() -> None:
     around = scene({}, {"static.slots": ints(2, 7)})
     for value in (ints(3, 8), ints(1, 3), ints(-1, 3)):
         assert input_remedies(around, {"plan.new": value}, AT, False) == []
-    assert len(input_remedies(around, {"plan.new": ints(3, 4)}, AT, False)) == 1
+    assert len(input_remedies(around, {"plan.new": ints(7, 2)}, AT, False)) == 1
 
 
 @pytest.mark.parametrize("value", [ints(3, 4).int(), ints([3], [4]), torch.tensor([3.0, 4.0]), ints()])
@@ -378,6 +378,29 @@ def test_a_scene_is_of_the_moment_before_the_replay(stale: tuple[Arms, Planned])
     assert around.moved == {} and [held.live for held in around.held] == [h.live for h in arms.subject.held(at)]
     arms.subject.target.cache.fill_(9)  # type: ignore[attr-defined]
     assert around.contents["cache"].eq(0).all()
+
+
+def test_weights_and_caches_are_looked_at_only_where_they_moved(loop_target: Make, arms_of: Make) -> None:
+    target = loop_target()
+    target.weight = torch.nn.Parameter(target.weight)
+    target.large = torch.zeros(1 << 15, device=target.device)
+    arms, plan = arms_of(target, 2)
+    arms.save()
+    target.weight.data = torch.full((2,), 4.0, device=target.device)
+    target.large = target.large + 1
+    around = look(arms, plan[0])
+    assert around.contents.keys() == {"x", "slots", "cache"} and around.live == {}
+    assert around.moved.keys() == {"weight", "large"}
+
+
+def test_what_is_alive_but_was_not_captured(loop_target: Make, arms_of: Make) -> None:
+    target = loop_target()
+    arms, plan = arms_of(target, 2)
+    arms.save()
+    target.later = torch.arange(2, device=target.device)
+    target.frozen = torch.nn.Parameter(torch.zeros(2, device=target.device))
+    target.view = target.cache[:1]
+    assert {name: tensor.tolist() for name, tensor in look(arms, plan[0]).live.items()} == {"later": [0, 1]}
 
 
 def test_names_that_moved_since_the_capture(loop_target: Make, arms_of: Make) -> None:

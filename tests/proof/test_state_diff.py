@@ -257,3 +257,8 @@ def test_the_block_counts_where_no_slot_does() -> None:
 def test_a_flat_cache_has_no_blocks() -> None:
     assert owner(Place("cache", (2,), 2, "extra"), {"block_table": torch.tensor([[2]])}).startswith("slot 2: row 0")
     assert owner(Place("cache", (2,), 2, "extra"), {}) == ""
+
+
+def test_floats_masks_and_scalars_own_no_slot() -> None:
+    others = {"slots": torch.tensor([1.0]), "table": torch.tensor([True]), "index": torch.tensor(1)}
+    assert owner(Place("cache", (1,), 1, "extra"), others) == ""
