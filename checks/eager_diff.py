@@ -231,6 +231,12 @@ class _Collector:
         arms, record = self.arms, StepRecord()
         arms.save()
         eager = arms.run(Arm.EAGER, at)
+        if not any(isinstance(value, torch.Tensor) for value in eager.outputs.values()):
+            raise Inconclusive(
+                "the step puts out no tensor, so there is nothing to compare",
+                seen=f"it returned {next(iter(eager.outputs.values()))!r}" if len(eager.outputs) == 1 else "no tensors",
+                fix="return the step's outputs: a tensor, or tensors in a dict, a list or a dataclass",
+            )
         record.eager_control = self.gap(arms.run(Arm.EAGER, at), eager)
         replayed = arms.run(Arm.REPLAYED, at)
         if not self.subject.has_replayed(at):

@@ -35,8 +35,16 @@ def frames(error: BaseException) -> Iterator[tuple[Owner, FrameType, int]]:
         yield owner(frame.f_globals.get("__name__", "")), frame, line
 
 
+def first(error: BaseException) -> BaseException:
+    """The error that broke a capture: the end of the capture raises one of its own (901), which masks it."""
+    while "previous error during capture" in str(error) and error.__context__ is not None:
+        error = error.__context__
+    return error
+
+
 def user_location(error: BaseException) -> Location | None:
     """The user's line nearest to where the error was raised; for a syntax error, the line that does not parse."""
+    error = first(error)
     if isinstance(error, SyntaxError) and error.filename:
         return Location(os.path.realpath(error.filename), error.lineno or 0, code=(error.text or "").strip())
     innermost = None
@@ -57,6 +65,7 @@ def is_ours(error: BaseException) -> bool:
     It is the user's (or the device's) as soon as a frame of his is on the stack, unless something was raised below it,
     in our stand-ins for torch.cuda, that torch would not raise.
     """
+    error = first(error)
     owners = [who for who, _, _ in frames(error) if who != "library"]
     if "user" not in owners:
         return True
@@ -83,6 +92,7 @@ def user_traceback(error: BaseException) -> str:
 
 def describe(error: BaseException) -> str:
     """`ValueError: bad shape, at serving/decode.py:12 in step: x.view(3)`, on one line."""
+    error = first(error)
     message = " ".join(str(error).split())
     text = f"{type(error).__name__}: {message}" if message else type(error).__name__
     place = user_location(error)

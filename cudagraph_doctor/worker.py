@@ -94,6 +94,11 @@ def choose_backend(name: str) -> tuple[Backend, str]:
     return EmulatedBackend(), obstacle
 
 
+def _sentence(text: str) -> str:
+    """With a full stop, unless it ends in one or in code."""
+    return text if text.endswith((".", "!", "?", ")")) else f"{text}."
+
+
 def perform(settings: Settings, checks: tuple[str, ...], send: Send) -> None:
     """Run the checks on the target and send their outcomes; every failure becomes an event, none is raised.
 
@@ -163,7 +168,7 @@ def outcome_of_error(check: str, error: BaseException) -> Outcome:
     """What an exception that ended a check means: inconclusive if the user can mend it, else our own bug."""
     trace = blame.user_traceback(error)
     if isinstance(error, DoctorError):
-        reason = error.what + (f" Seen: {error.seen}." if error.seen else "")
+        reason = " ".join(_sentence(text) for text in (error.what, error.seen and f"Seen: {error.seen}") if text)
         return Outcome(check, Status.INCONCLUSIVE, reason, error.fix, traceback=error.traceback or trace)
     if blame.is_out_of_memory(error):
         return Outcome(

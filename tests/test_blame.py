@@ -124,3 +124,20 @@ def test_a_syntax_error_is_where_it_is(tmp_path: Path) -> None:
     place = blame.user_location(caught.value)
     assert place
     assert (Path(place.file).name, place.line, place.code) == ("broken.py", 2, "y = (")
+
+
+def test_the_error_that_broke_a_capture_counts_not_the_one_that_ends_it() -> None:
+    try:
+        try:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        finally:
+            raise RuntimeError("operation failed due to a previous error during capture")
+    except RuntimeError as error:
+        assert "not permitted" in blame.describe(error)
+        assert "not permitted" in str(blame.first(error))
+
+
+def test_an_error_without_a_mask_is_its_own_first() -> None:
+    error = ValueError("bad shape")
+    error.__context__ = KeyError("earlier")
+    assert blame.first(error) is error

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from cudagraph_doctor import tree
+from cudagraph_doctor import blame, tree
 from cudagraph_doctor.errors import Inconclusive, TargetError
 from cudagraph_doctor.graph.backend import Backend, LiveGraph
 from cudagraph_doctor.proof.compare import compare
@@ -220,11 +220,22 @@ class LoopSubject:
         for generator in self.generators:
             graph.register_generator_state(generator)
         seen: list[LiveGraph] = []
-        with (
-            self._backend.log.listening(captured=seen.append),
-            torch.cuda.graph(graph, capture_error_mode="thread_local"),
-        ):
-            outputs = self.target.forward(static)
+        stream = torch.cuda.current_stream()
+        try:
+            with (
+                self._backend.log.listening(captured=seen.append),
+                torch.cuda.graph(graph, capture_error_mode="thread_local"),
+            ):
+                outputs = self.target.forward(static)
+        except Exception as error:
+            torch.cuda.set_stream(stream)  # a capture that fails leaves its own stream current
+            raise Inconclusive(
+                f"forward() cannot be captured for bucket {bucket}",
+                seen=blame.describe(error),
+                fix="take what is illegal during a capture out of the step: reading device values on the host "
+                "(.item(), print, if), shapes that depend on values, synchronisation, copies from pageable memory",
+                traceback=blame.user_traceback(blame.first(error)),
+            ) from error
         inputs = tree.tensors(static)
         around = {**walk(self.roots()).tensors, **self.named(), **inputs}
         held = hold(seen[-1], around, inputs)

@@ -144,10 +144,9 @@ def look(arms: Arms, at: Planned, arm: Arm = Arm.REPLAYED) -> Scene:
             }
             # what the staging code has at hand: an engine's true values are often locals
             for name, tensor in (walk(_locals()).tensors if not told else {}).items():
-                if arms.backend.is_host(tensor) or tensor.untyped_storage().data_ptr() in memory:
-                    continue
-                if _small(tensor) and not _weight(tensor):
-                    scene.live.setdefault(name, tensor.clone())
+                # on the host too: a value that staging forgets may never have come to the device
+                if _small(tensor) and not _weight(tensor) and tensor.untyped_storage().data_ptr() not in memory:
+                    scene.live.setdefault(name, tensor.to(arms.backend.device, copy=True))
             for name, tensor in captured.items():
                 other = _now(arms, at, name, now, fresh=arm is Arm.FRESH)
                 if other is not None and other.data_ptr() != tensor.data_ptr() and other.numel():

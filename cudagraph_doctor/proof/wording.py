@@ -193,7 +193,7 @@ def _of_remedies(case: Case, remedies: list[Remedy], draft: _Draft) -> Finding:
     if case.diagnosis.forced:
         healed = f"its {size} bytes, put into a graph captured now, make that one as wrong, bit for bit"
     if first.cause is Cause.PADDING:
-        healed = f"with a live row's value in {names}{where} that state is left alone"
+        healed = f"healed by giving {names}{where} a live row's value: that state is left alone then"
     baked = f" by value ({first.was} then, {first.expected} now)" if case.values else " by value"
     what = {
         Cause.NOT_REFRESHED: f"`{name}` is not refreshed before the replay",

@@ -524,3 +524,21 @@ def test_an_eager_step_that_raises_is_the_targets(make: Make, diff: Callable[...
 
     with pytest.raises(ZeroDivisionError):
         diff(make(forward=forward))
+
+
+def reading(self: Any, inputs: Inputs) -> Inputs:
+    """The host reads a device value in the step."""
+    self.cache[0] = inputs["x"].max().item()
+    return {"y": inputs["x"] + 0}
+
+
+def test_an_illegal_operation_is_named_by_its_line(make: Make, diff: Callable[..., Outcome]) -> None:
+    with pytest.raises(Inconclusive, match="cannot be captured") as raised:
+        diff(make(forward=reading))
+    assert "reading" in raised.value.seen and "max().item()" in raised.value.seen
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
+
+
+def test_a_step_that_puts_out_nothing_is_no_clean_one(make: Make, diff: Callable[..., Outcome]) -> None:
+    with pytest.raises(Inconclusive, match="no tensor"):
+        diff(make(forward=lambda self, inputs: None))
