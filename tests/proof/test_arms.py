@@ -131,6 +131,7 @@ def test_memory_that_is_made_anew_each_step_is_no_state(loop_target: Target, bac
     plan = subject.plan(0, (), (2, 1, 2), False)
     arms.discover(plan)
     assert arms.found.state == set() and arms.found.host_moves == ["tensor hidden"]
+    assert arms.found.unrestored == [], "reset() may make it anew as well"
 
 
 def test_nan_among_the_host_values_does_not_move(loop_target: Target, arms_of: MakeArms) -> None:
@@ -184,6 +185,17 @@ def test_steps_that_move_host_values_are_reached_by_reset_and_replay(loop_target
         assert same(arms.run(Arm.EAGER, at), first)
         arms.commit(at, first)
         assert target.steps == number
+
+
+def test_steps_that_move_nothing_on_the_host_are_not_played_again(loop_target: Target, arms_of: MakeArms) -> None:
+    target = loop_target()
+    arms, plan = arms_of(target, 2, 2)
+    forward, calls = target.forward, []
+    target.forward = lambda inputs: calls.append(1) or forward(inputs)
+    for at in plan:
+        arms.save()
+        arms.commit(at, arms.run(Arm.EAGER, at))
+    assert len(calls) == 2
 
 
 def test_going_on_from_another_state(loop_target: Target, arms_of: MakeArms) -> None:
@@ -242,6 +254,10 @@ def test_before_a_replay_is_told_which_and_after_it_that_it_is_over(loop_target:
     plan = subject.plan(0, (), (2,), False)
     arms.discover(plan)
     arms.capture_all(plan)
+    assert told == []
+    arms.discover_graphs(plan)
+    assert told == [plan[0], None]
+    told.clear()
     arms.begin(plan)
     arms.save()
     arms.run(Arm.EAGER, plan[0])
@@ -286,3 +302,4 @@ def test_same_state_looks_at_every_byte() -> None:
     a, b = (torch.tensor(values, dtype=torch.uint8) for values in ([1, 2], [1, 3]))
     assert same_state({Extent(0, 2): a}, {Extent(0, 2): a.clone()})
     assert not same_state({Extent(0, 2): a}, {Extent(0, 2): b})
+    assert same_state({Extent(0, 2): a, Extent(8, 2): b}, {Extent(0, 2): a}), "what only one side has is not compared"

@@ -119,7 +119,9 @@ def test_after_a_recapture_only_the_new_graphs_are_held(subject_of: Make) -> Non
     (at,) = ready(subject, 2)
     subject.replayed(at)
     (old,) = subject.held(at)
+    subject.reset()
     subject.recapture(at)
+    assert subject.target.use_graphs, "the switch is on while it captures"
     assert subject.held(at) == [] and old.live.ordinal not in subject._held
     subject.fresh(at)
     (new,) = subject.held(at, fresh=True)

@@ -97,6 +97,16 @@ def test_inputs_that_depend_on_the_calls_are_refused(subject_of: Make, what: str
         subject.check_contract(subject.plan(0, (), (2,), False))
 
 
+def test_inputs_that_depend_on_the_call_before_are_refused(subject_of: Make) -> None:
+    def next_inputs(self: Any, step: int, n: int) -> Inputs:
+        before, self.before = getattr(self, "before", 0), step
+        return {"x": torch.full((n,), before)}
+
+    subject = subject_of(next_inputs=next_inputs)
+    with pytest.raises(TargetError, match="is not pure"):
+        subject.check_contract(subject.plan(0, (), (2,), False))
+
+
 def test_inputs_written_over_by_the_next_call_are_no_offence(subject_of: Make) -> None:
     def next_inputs(self: Any, step: int, n: int) -> Inputs:
         self.x = getattr(self, "x", torch.zeros(4))
@@ -251,6 +261,13 @@ def test_captures_happen_at_the_values_that_the_target_names(subject_of: Make) -
     subject = subject_of(at_capture=lambda self, bucket: {name: t[:1] for name, t in self.next_inputs(40, 1).items()})
     ready(subject, 2)
     assert subject._old[2].static["x"].tolist() == [41, 0]
+
+
+def test_a_recapture_does_not_run_the_step(subject_of: Make) -> None:
+    subject = subject_of()
+    (at,) = ready(subject, 2)
+    subject.recapture(at)
+    assert subject.target.cache.eq(0).all()
 
 
 def test_the_target_warms_up_itself(subject_of: Make) -> None:
