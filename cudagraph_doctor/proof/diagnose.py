@@ -72,13 +72,9 @@ class Doctor:
         self._known: list[Remedy] = []
 
     def before_recapture(self, at: Planned, eager: Result, bad: Gap) -> Diagnosis:
-        """What can be tried while the old graph is there, against eager.
-
-        For subjects whose recapture replaces the graph (engines): nothing else can be tried later.
-        """
+        """For engines, whose recapture replaces the graph: what can be tried while it is there, against eager."""
         scene = look(self._arms, at)
-        truth = self._arms.subject.truth(at)
-        remedies = [*moved_remedies(scene), *input_remedies(scene, truth or scene.live, at, bool(truth))]
+        remedies = [*moved_remedies(scene), *input_remedies(scene, scene.live, at, known_names=False)]
         if bad.output_level is not Level.LARGE and not bad.state.wrong:
             # rounding: only what its own namesake contradicts is worth a try
             remedies = [r for r in remedies if r.namesake]
@@ -101,7 +97,7 @@ class Doctor:
         scene = look(self._arms, at)
         now = look(self._arms, at, Arm.FRESH)
         truth = self._arms.subject.truth(at)
-        remedies = [*moved_remedies(scene), *input_remedies(scene, truth, at, True)]
+        remedies = [*moved_remedies(scene), *input_remedies(scene, truth, at, known_names=True)]
         if frozen:
             remedies += tail_remedies(scene, now.contents, at)
         heals = self._exact(fresh, bool(bad.outputs)) if frozen else self._near(eager, bad)

@@ -174,11 +174,14 @@ def _now(arms: Arms, at: Planned, name: str, now: Mapping[str, torch.Tensor], fr
 
 
 def _locals() -> dict[str, Any]:
-    """Local variables of the user's functions that are running, innermost first."""
+    """Local variables of the target's functions that are running, innermost first."""
     found: dict[str, Any] = {}
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if owner(str(frame.f_globals.get("__name__", ""))) == "user":
+        module = str(frame.f_globals.get("__name__", ""))
+        if found and module.startswith(__package__ or ""):
+            break  # whoever calls the doctor may be the user too
+        if owner(module) == "user":
             for name, value in frame.f_locals.items():
                 found.setdefault(name, value)
         frame = frame.f_back

@@ -284,6 +284,48 @@ def test_an_engines_true_values_are_found_around_its_replay(
     assert found.scene is not None and found.scene.contents["static.2.slots"].tolist() == [8, 8]
 
 
+@pytest.mark.parametrize(("factor", "guesses"), [(1.5, True), (1 + 1e-6, False)])
+def test_nothing_is_guessed_where_only_rounding_differs(
+    engine_target: Make, bedside: Callable[..., Bedside], factor: float, guesses: bool
+) -> None:
+    def step(self: Any, i: int, n: int) -> Inputs:
+        outputs: Inputs = type(self).__mro__[1].step(self, i, n)  # type: ignore[attr-defined]
+        return {"y": outputs["y"] * factor} if self.use_graphs else outputs
+
+    target = engine_target(step=step)
+    target.offsets = torch.tensor([0, 7], device=target.loop.device)  # any two slots would fit
+    target.loop.buckets = [2]
+    target.recapture()
+    beside = bedside(target, 2)
+    found = beside.doctor.before_recapture(beside.at, beside.eager, beside.bad)
+    assert found.culprits == [] and bool(found.tried) == guesses
+
+
+def test_an_engines_padding_that_writes_a_live_slot(engine_target: Make, bedside: Callable[..., Bedside]) -> None:
+    def stage(self: Any, static: Inputs, fresh: Inputs) -> None:
+        n = len(fresh["x"])
+        self.loop.update(static, fresh)
+        static["x"][n:] = 5
+        static["slots"][n:] = 0
+
+    beside = bedside(engine_target(stage=stage), 2, 1)
+    found = beside.doctor.before_recapture(beside.at, beside.eager, beside.bad)
+    assert told(found) == [(Cause.PADDING, "static.2.slots")] and found.confirmed
+
+
+def test_a_weight_replaced_before_the_target_was_known(engine_target: Make, bedside: Callable[..., Bedside]) -> None:
+    target = engine_target()
+    target.loop.weight = target.loop.weight * 2
+    beside = bedside(target, 2)
+    before = beside.doctor.before_recapture(beside.at, beside.eager, beside.bad)
+    assert before.culprits == [] and before.scene is not None
+    old = beside.doctor.read(beside.arms.subject.held(beside.at))
+    assert not beside.gap(beside.recaptured(), beside.eager).outputs
+    found = beside.doctor.after_recapture(beside.at, old, before.scene, beside.replayed)
+    assert told(found) == [(Cause.REBOUND, "loop.weight")]
+    assert not found.confirmed and not found.forced, "the old memory is gone: nothing could be tried"
+
+
 def test_what_was_baked_into_a_graph_that_is_gone_is_forced_on_its_successor(
     engine_target: Make, bedside: Callable[..., Bedside]
 ) -> None:
