@@ -19,7 +19,7 @@ from cudagraph_doctor.graph.backend import Backend, ListenerError
 from cudagraph_doctor.graph.model import Origin
 from cudagraph_doctor.progress import Progress
 from cudagraph_doctor.proof import places
-from cudagraph_doctor.proof.arms import Arm, Arms, Result, same_state
+from cudagraph_doctor.proof.arms import UNNAMED, Arm, Arms, Result, same_state
 from cudagraph_doctor.proof.compare import Level, compare, without_values
 from cudagraph_doctor.proof.diagnose import Diagnosis, Doctor
 from cudagraph_doctor.proof.engine import EngineSubject
@@ -234,7 +234,7 @@ class _Collector:
         if not any(isinstance(value, torch.Tensor) for value in eager.outputs.values()):
             raise Inconclusive(
                 "the step puts out no tensor, so there is nothing to compare",
-                seen=f"it returned {next(iter(eager.outputs.values()))!r}" if len(eager.outputs) == 1 else "no tensors",
+                seen=f"leaves of type {', '.join({type(leaf).__name__: None for leaf in eager.outputs.values()})}",
                 fix="return the step's outputs: a tensor, or tensors in a dict, a list or a dataclass",
             )
         record.eager_control = self.gap(arms.run(Arm.EAGER, at), eager)
@@ -294,7 +294,7 @@ class _Collector:
         for later, (a, b) in enumerate(zip(wrong, right, strict=True), start=1):
             differences = compare(a.outputs, b.outputs, self.settings.tolerances)
             # where the state is unnamed, "large" has no meaning there: let the outputs say it
-            named = "unnamed memory" not in state.names
+            named = UNNAMED not in state.names
             if differences and (named or any(d.level is Level.LARGE for d in differences)):
                 record.harm_step = at.index + later
                 return
@@ -340,7 +340,7 @@ class _Collector:
         return diagnosis
 
     def _unstable(self, at: Planned) -> bool:
-        """Alternate before speaking: eager equal each time, replays unequal each time."""
+        """Alternate before speaking: eager equal each time, replays unequal once more."""
         unequal = 0
         for _ in range(_REPEATS):
             if self.gap(self.arms.run(Arm.EAGER, at), self.arms.run(Arm.EAGER, at)).level is not Level.EQUAL:
@@ -362,23 +362,24 @@ class _Collector:
     def _file(self, at: Planned, kind: Kind, record: StepRecord, diagnosis: Diagnosis) -> None:
         if _VERDICTS[kind] == "finding":
             faults = one_fault_each(diagnosis.culprits)
+            named = bool(faults)
             for known in self.bad:
-                if known.kind is not kind:
-                    continue
-                if not known.diagnosis.culprits and faults:
+                alike = known.kind is kind
+                if alike and named and not known.diagnosis.culprits:
                     known.diagnosis = diagnosis  # what could not be named at one step was named at another
-                for key in one_fault_each(known.diagnosis.culprits).keys() & faults.keys():
-                    del faults[key]
-                if not faults:
+                shared = one_fault_each(known.diagnosis.culprits).keys() & faults.keys()
+                if shared or (alike and not named):
                     known.steps.append(at.step)
-                    return
+                    faults = {key: some for key, some in faults.items() if key not in shared}
+                    if not faults:
+                        return
             diagnosis = replace(diagnosis, culprits=[r for some in faults.values() for r in some])
             where = self._places(at, diagnosis.launched)
             truth = self.subject.truth(at)
             owners = tuple(filter(None, (owner(place, truth) for place in record.replayed.state.places)))
             self.bad.append(_Bad(at, kind, record, diagnosis, self._module(at), where, owners, [at.step]))
         elif kind is Kind.UNKNOWN and not any(n.code == "CGD001" for n in self.notes):
-            self.notes.append(unknown_note(at, record.eager_control, self.backend.name))
+            self.notes.append(unknown_note(at, record, self.backend.name))
         elif kind in (Kind.NUMERICS, Kind.HARMLESS) and not any(
             n.code == "CGD107" and n.key == str(at.key) for n in self.notes
         ):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from cudagraph_doctor.proof.arms import span
+from cudagraph_doctor.proof.arms import UNNAMED, span
 from cudagraph_doctor.proof.compare import Level, relative_tolerance
 from cudagraph_doctor.proof.state import Extent
 
@@ -143,7 +143,7 @@ def state_difference(
         if bool(rest.any()):
             words = rest.nonzero().flatten() // 8
             touched = torch.unique(words)
-            found.names["unnamed memory"] = None
+            found.names[UNNAMED] = None
             # nobody says what these bytes mean; whether they matter is for the harm test
             found.other += int(touched.numel())
             found.wrong += int(touched.numel())

@@ -329,11 +329,14 @@ def numerics_note(at: Planned, kind: Kind, record: StepRecord, backend: str) -> 
     )
 
 
-def unknown_note(at: Planned, control: Gap, backend: str) -> Finding:
-    """Eager is no reference."""
+def unknown_note(at: Planned, record: StepRecord, backend: str) -> Finding:
+    """Eager is no reference; or what differed does not come again each time."""
+    what = f"Eager differs from eager at step {at.step} with {at.rows} rows: {record.eager_control}."
+    if record.eager_control.level is Level.EQUAL:
+        what = f"What differed at step {at.step} with {at.rows} rows did not at each repetition: {record.replayed}."
     return Finding(
         "CGD001",
-        f"Eager differs from eager at step {at.step} with {at.rows} rows: {control}. The graph cannot be judged by it.",
+        f"{what} The graph cannot be judged by it.",
         Severity.NOTE,
         Proof.MEASURED,
         "Seed the step, or let reset() restore what it depends on; declare its generators.",

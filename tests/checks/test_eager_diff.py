@@ -335,6 +335,46 @@ def test_a_fault_is_found_once_with_all_its_steps(make: Make, diff: Callable[...
     assert diary.of("stage")[-1][0] == "steps", "nothing is run freely that is known to be wrong"
 
 
+def test_two_faults_are_told_apart_over_the_steps(make: Make, diff: Callable[..., Outcome]) -> None:
+    def update(self: Any, static: Inputs, fresh: Inputs) -> None:
+        if fresh["x"][0] == 1:  # step 0
+            static["x"].copy_(fresh["x"])
+
+    outcome = diff(make(update=update, at_capture=lambda self, bucket: self.next_inputs(9, bucket)), 2, 2)
+    found = {f.culprit.name: f.evidence["seen_at_steps"] for f in outcome.findings if f.culprit}
+    assert found == {"slots": [0, 1], "x": [1]}
+
+
+def test_what_comes_only_at_times_is_no_finding(make: Make, diff: Callable[..., Outcome]) -> None:
+    def change(self: Any, i: int, y: torch.Tensor) -> torch.Tensor:
+        self.replays += 1
+        return y + 100 if self.replays in (3, 4) else y  # the first two that are compared
+
+    target = make(CountingEngine, step=in_graphs(change), replays=0)
+    target.recapture = None
+    outcome = diff(target, 2)
+    assert (only(outcome).code, only(outcome).severity) == ("CGD001", Severity.NOTE)
+    assert "did not at each repetition" in only(outcome).message and outcome.status is Status.INCONCLUSIVE
+
+
+def test_an_engine_that_rounds_is_not_captured_anew_at_every_step(make: Make, diff: Callable[..., Outcome]) -> None:
+    target = make(CountingEngine, step=in_graphs(lambda self, i, y: y * (1 + 1e-5)), captures=0)
+
+    def recapture() -> None:
+        target.captures += 1
+        CountingEngine.recapture(target)
+
+    target.recapture = recapture
+    outcome = diff(target, *[2] * 6)
+    assert verdicts(outcome) == ["note"] * 6 and target.captures == 2
+
+
+def test_a_step_that_puts_out_nothing(make: Make, diff: Callable[..., Outcome]) -> None:
+    with pytest.raises(Inconclusive, match="puts out no tensor") as caught:
+        diff(make(forward=lambda self, inputs: None))
+    assert caught.value.seen == "leaves of type NoneType"
+
+
 def test_values_can_be_hidden(make: Make, diff: Callable[..., Outcome]) -> None:
     def forward(self: Any, inputs: Inputs) -> Inputs:
         return {**Counters.forward(self, inputs), "secret": 4711 if torch.cuda.is_current_stream_capturing() else 42}

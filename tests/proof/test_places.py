@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from cudagraph_doctor.errors import Inconclusive
+from cudagraph_doctor.graph import origins
 from cudagraph_doctor.graph.model import CapturedGraph, GraphNode
 from cudagraph_doctor.proof import places
 from cudagraph_doctor.proof.arms import Arms
@@ -127,6 +129,33 @@ def test_who_launched_a_node(loop_target: Make, arms_of: Make) -> None:
     assert origin is not None and "mul" in origin.operator
     assert origin.location is not None and "* self.weight" in origin.location.code
     assert arms.subject.held(at, fresh=True) == []
+
+
+@pytest.mark.parametrize("backend", ["emulated"], indirect=True)
+def test_nodes_that_do_not_tell_are_looked_up_in_another_capture(
+    loop_target: Make, arms_of: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = loop_target()
+    arms, at = opened(arms_of(target, 2))
+    graph, node = node_of(arms, at, "mul")
+    silent = replace(graph, nodes=tuple(replace(one, origin=None) for one in graph.nodes))
+    node = silent.nodes[node.index]
+    seen = []
+
+    def trace_origins(capture: Callable[[], object], modules: Any) -> list[str]:
+        seen.append(target.cache.eq(0).all())
+        capture()
+        seen.append(bool(arms.subject.held(at, fresh=True)))
+        return ["of another graph", "of this one"]
+
+    monkeypatch.setattr(arms.backend, "trace_origins", trace_origins)
+    monkeypatch.setattr(origins, "attach", lambda _, trace: graph if trace == "of this one" else silent)
+    target.cache.fill_(1)
+    assert places.launched(arms, at, silent, node) == graph.nodes[node.index].origin is not None
+    assert seen == [True, True], "captured from the saved state"
+    assert arms.subject.held(at, fresh=True) == []
+    arms.subject.can_recapture = False
+    assert places.launched(arms, at, silent, node) is None and len(seen) == 2
 
 
 @pytest.mark.gpu

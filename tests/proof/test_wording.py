@@ -212,13 +212,16 @@ def test_two_faults_are_two_findings() -> None:
 
 
 def test_the_tensors_of_one_object_are_one_finding() -> None:
-    parts = [written(Cause.REBOUND, f"metadata.{name}", "") for name in ("slots", "lens")]
+    parts = [written(Cause.REBOUND, f"metadata.{name}") for name in ("slots", "lens")]
     finding = one(case(Kind.FROZEN, *parts))
+    assert "writing 32 bytes of `metadata.slots`, `metadata.lens`." in finding.message
     assert "`metadata` is another object by now" in finding.message
     assert finding.culprit is not None and finding.culprit.name == "metadata"
     assert finding.culprit.captured == {"metadata.slots": [5, 777], "metadata.lens": [5, 777]}
     assert finding.culprit.expected == {"metadata.slots": [5, 888], "metadata.lens": [5, 888]}
-    assert finding.culprit.detail == "`metadata.slots`, `metadata.lens`"
+    nowhere = [replace(part, where="") for part in parts]
+    detail = one(case(Kind.FROZEN, *nowhere)).culprit.detail  # type: ignore[union-attr]
+    assert detail == "`metadata.slots`, `metadata.lens`"
 
 
 # faults
@@ -269,7 +272,7 @@ def test_values_are_shortened() -> None:
     assert short(torch.tensor(3)) == [3]
     assert short(torch.arange(3)) == [0, 1, 2]
     assert short(torch.arange(30)) == [*range(24), "..."]
-    assert short(torch.zeros(2, 2)) == [[0, 0], [0, 0]]
+    assert short(torch.zeros(2, 2)) == [[0, 0], [0, 0]] and short(torch.zeros(48, 2)) == [[0, 0]] * 48
     assert short(torch.zeros(99, 2)) == [*[0] * 24, "..."]
 
 
@@ -313,8 +316,11 @@ def test_rounding_and_harmless_state_are_notes() -> None:
 
 
 def test_eager_that_does_not_repeat_is_a_note() -> None:
-    note = unknown_note(AT, LARGE, "cuda")
-    assert (note.code, note.severity, note.step) == ("CGD001", Severity.NOTE, 3) and "logits" in note.message
+    note = unknown_note(AT, StepRecord(eager_control=LARGE), "cuda")
+    assert (note.code, note.severity, note.step) == ("CGD001", Severity.NOTE, 3)
+    assert note.message.startswith("Eager differs from eager at step 3 with 2 rows: logits")
+    once = unknown_note(AT, StepRecord(replayed=LARGE), "cuda")
+    assert once.message.startswith("What differed at step 3 with 2 rows did not at each repetition: logits")
 
 
 def test_a_replay_that_fails_is_told_before_it_is_tried() -> None:
@@ -331,3 +337,4 @@ def test_an_incomplete_reset_names_five() -> None:
     assert (finding.code, finding.severity) == ("CGD002", Severity.NOTE)
     assert finding.message == "reset() does not bring back `a`, `b`, `c`, `d`, `e` and 2 more."
     assert finding.culprit is not None and finding.culprit.name == "a"
+    assert reset_finding([*"abcde"], "cuda").message.endswith("`d`, `e`.")
