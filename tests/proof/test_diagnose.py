@@ -315,7 +315,8 @@ def test_an_engines_padding_that_writes_a_live_slot(engine_target: Make, bedside
 
 def test_a_weight_replaced_before_the_target_was_known(engine_target: Make, bedside: Callable[..., Bedside]) -> None:
     target = engine_target()
-    target.loop.weight = target.loop.weight * 2
+    replaced = target.loop.weight  # kept here alone: its memory must not become somebody else's meanwhile
+    target.loop.weight = replaced * 2
     beside = bedside(target, 2)
     before = beside.doctor.before_recapture(beside.at, beside.eager, beside.bad)
     assert before.culprits == [] and before.scene is not None
@@ -323,7 +324,7 @@ def test_a_weight_replaced_before_the_target_was_known(engine_target: Make, beds
     assert not beside.gap(beside.recaptured(), beside.eager).outputs
     found = beside.doctor.after_recapture(beside.at, old, before.scene, beside.replayed)
     assert told(found) == [(Cause.REBOUND, "loop.weight")]
-    assert not found.confirmed and not found.forced, "the old memory is gone: nothing could be tried"
+    assert not found.confirmed and not found.forced, "nobody knows the old memory: nothing could be tried"
 
 
 def test_what_was_baked_into_a_graph_that_is_gone_is_forced_on_its_successor(
