@@ -7,7 +7,7 @@ pass at the end is for what teacher-forced steps cannot show: kept outputs and o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -96,21 +96,6 @@ def subject_of(target: Any, backend: Backend) -> LoopSubject | EngineSubject:
     return RunnerSubject(target, backend) if contract.has(target, "graphed") else LoopSubject(target, backend)
 
 
-@dataclass(slots=True)
-class _Bad:
-    """A bad step's facts, kept until all steps are seen."""
-
-    at: Planned
-    kind: Kind
-    record: StepRecord
-    diagnosis: Diagnosis
-    module: str
-    places: Places
-    owners: tuple[str, ...]
-    """Whose the cache rows are that differ."""
-    steps: list[int] = field(default_factory=list)
-
-
 class _Collector:
     def __init__(
         self, subject: LoopSubject | EngineSubject, backend: Backend, settings: Settings, progress: Progress
@@ -124,7 +109,8 @@ class _Collector:
         self.replays_before = 0
         self.suspicion: tuple[int, Finding] | None = None
         self.doctor = Doctor(self.arms, self.gap)
-        self.bad: list[_Bad] = []
+        self.bad: list[Case] = []
+        """Bad steps, each fault's first one, with all steps that it was seen at."""
         self.steps: list[Step] = []
         self.notes: list[Finding] = []
 
@@ -306,8 +292,9 @@ class _Collector:
         # nothing is tried on a sound step: an output has to differ, or a later one through the state
         harmed = bool(record.replayed.outputs) or record.harm_step is not None
         fresh_start = harmed and len(self.bad) < _MAX_DIAGNOSES
-        old = self.doctor.read(subject.held(at)) if engine and fresh_start else []
+        old = []
         if engine and fresh_start:
+            old = self.doctor.read(subject.held(at))
             diagnosis = self.doctor.before_recapture(at, eager, record.replayed)
         if not subject.can_recapture:
             return diagnosis
@@ -363,13 +350,14 @@ class _Collector:
         if _VERDICTS[kind] == "finding":
             faults = one_fault_each(diagnosis.culprits)
             named = bool(faults)
-            for known in self.bad:
+            for number, known in enumerate(self.bad):
                 alike = known.kind is kind
                 if alike and named and not known.diagnosis.culprits:
-                    known.diagnosis = diagnosis  # what could not be named at one step was named at another
+                    # what could not be named at one step was named at another
+                    known = self.bad[number] = replace(known, diagnosis=diagnosis)
                 shared = one_fault_each(known.diagnosis.culprits).keys() & faults.keys()
                 if shared or (alike and not named):
-                    known.steps.append(at.step)
+                    self.bad[number] = replace(known, steps=(*known.steps, at.step))
                     faults = {key: some for key, some in faults.items() if key not in shared}
                     if not faults:
                         return
@@ -377,7 +365,8 @@ class _Collector:
             where = self._places(at, diagnosis.launched)
             truth = self.subject.truth(at)
             owners = tuple(filter(None, (owner(place, truth) for place in record.replayed.state.places)))
-            self.bad.append(_Bad(at, kind, record, diagnosis, self._module(at), where, owners, [at.step]))
+            module, values = self._module(at), self.settings.values
+            self.bad.append(Case(at, kind, record, diagnosis, module, where, owners, (at.step,), values))
         elif kind is Kind.UNKNOWN and not any(n.code == "CGD001" for n in self.notes):
             self.notes.append(unknown_note(at, record, self.backend.name))
         elif kind in (Kind.NUMERICS, Kind.HARMLESS) and not any(
@@ -396,21 +385,8 @@ class _Collector:
         found = self.arms.found
         if found.unrestored:
             findings.append(reset_finding(found.unrestored, self.backend.name))
-        for bad in self.bad:
-            findings += explain(
-                Case(
-                    bad.at,
-                    bad.kind,
-                    bad.record,
-                    bad.diagnosis,
-                    bad.module,
-                    bad.places,
-                    bad.owners,
-                    tuple(bad.steps),
-                    self.settings.values,
-                ),
-                self.backend.name,
-            )
+        for case in self.bad:
+            findings += explain(case, self.backend.name)
         return findings + self.notes
 
     def _outcome(self, plan: list[Planned], findings: list[Finding]) -> Outcome:

@@ -26,6 +26,8 @@ from cudagraph_doctor.proof.repair import (
     input_remedies,
     look,
     moved_remedies,
+    needed,
+    one_each,
     padding_moves,
     tail_remedies,
     transplants,
@@ -241,7 +243,7 @@ class Doctor:
         others: Sequence[Remedy],
     ) -> None:
         good = self._trial(at, found, heals)
-        together = [*_one_each(others), *baked]
+        together = [*one_each(others), *baked]
         if baked and good(baked):
             found.culprits = _smallest(baked, good)
         elif baked and others and good(together):  # a by-value parameter and an input at once: two faults
@@ -255,10 +257,6 @@ def _hit(bad: Gap) -> list[int]:
     return [place.linear for place in bad.state.places if place.kind == "extra"]
 
 
-def _one_each(remedies: Sequence[Remedy]) -> list[Remedy]:
-    return list({r.name: r for r in reversed(remedies)}.values())[::-1]
-
-
 def _smallest(remedies: list[Remedy], good: Callable[[Sequence[Remedy]], bool]) -> list[Remedy]:
     """Halve while a half heals alone, then leave out one by one: uninitialised bytes fall away."""
     while len(remedies) > 1:
@@ -269,11 +267,7 @@ def _smallest(remedies: list[Remedy], good: Callable[[Sequence[Remedy]], bool]) 
             remedies = remedies[middle:]
         else:
             break
-    for remedy in list(remedies):
-        fewer = [r for r in remedies if r is not remedy]
-        if fewer and good(fewer):
-            remedies = fewer
-    return remedies
+    return needed(remedies, good)
 
 
 def regions_of(held: Held, weights: set[str]) -> Regions:

@@ -67,7 +67,7 @@ class Remedy:
     @property
     def namesake(self) -> bool:
         """Whether the right value comes from a tensor of the same name, rather than from a guess."""
-        return str(self.notes.get("truth", self.name)).rpartition(".")[2] == self.name.rpartition(".")[2]
+        return _last(str(self.notes.get("truth", self.name))) == _last(self.name)
 
     @property
     def bytes(self) -> int:
@@ -88,6 +88,16 @@ class Scene:
     """Tensors alive then, by path from the roots or from local variables of the staging code."""
     moved: dict[str, torch.Tensor]
     """Captured names that belong to other memory by then, with the tensor they belong to now (a copy)."""
+
+    @property
+    def captured(self) -> dict[str, torch.Tensor]:
+        """All captured tensors by name: views of the memory that the graphs read."""
+        return {name: tensor for held in self.held for name, tensor in held.tensors.items()}
+
+    @property
+    def inputs(self) -> frozenset[str]:
+        """Names of the static inputs among them."""
+        return frozenset(name for held in self.held for name in held.inputs)
 
 
 @contextmanager
@@ -133,8 +143,8 @@ def look(arms: Arms, at: Planned, arm: Arm = Arm.REPLAYED) -> Scene:
     def seen(_live: LiveGraph) -> None:
         with arms.backend.own_memory(), torch.no_grad():
             scene.held = arms.subject.held(at, fresh=arm is Arm.FRESH)
-            now = {**arms.look_around().tensors}
-            captured = {name: t for held in scene.held for name, t in held.tensors.items()}
+            now = arms.look_around().tensors
+            captured = scene.captured
             memory = {t.untyped_storage().data_ptr() for t in captured.values()}
             scene.contents = {n: t.clone() for n, t in captured.items() if _small(t) and not _weight(now.get(n))}
             scene.live = {
@@ -147,10 +157,8 @@ def look(arms: Arms, at: Planned, arm: Arm = Arm.REPLAYED) -> Scene:
                 # on the host too: a value that staging forgets may never have come to the device
                 if _small(tensor) and not _weight(tensor) and tensor.untyped_storage().data_ptr() not in memory:
                     scene.live.setdefault(name, tensor.to(arms.backend.device, copy=True))
-            for name, tensor in captured.items():
-                other = _now(arms, at, name, now, fresh=arm is Arm.FRESH)
-                if other is not None and other.data_ptr() != tensor.data_ptr() and other.numel():
-                    scene.moved[name] = other.detach().clone()
+            moved = _moved(arms, at, captured, now, fresh=arm is Arm.FRESH)
+            scene.moved = {name: tensor.detach().clone() for name, tensor in moved}
 
     with arms.backend.log.listening(replaying=seen):
         arms.run(arm, at)
@@ -160,17 +168,18 @@ def look(arms: Arms, at: Planned, arm: Arm = Arm.REPLAYED) -> Scene:
 def moved_names(arms: Arms, at: Planned) -> list[str]:
     """Captured names that belong to other memory by now: the graph reads what they left behind."""
     now = arms.look_around().tensors
-    found = []
-    for held in arms.subject.held(at):
-        for name, tensor in held.tensors.items():
-            other = _now(arms, at, name, now, fresh=False)
-            if other is not None and other.numel() and other.data_ptr() != tensor.data_ptr():
-                found.append(name)
-    return found
+    return [name for held in arms.subject.held(at) for name, _ in _moved(arms, at, held.tensors, now, fresh=False)]
 
 
-def _now(arms: Arms, at: Planned, name: str, now: Mapping[str, torch.Tensor], fresh: bool) -> torch.Tensor | None:
-    return arms.subject.static_now(at, fresh).get(name, now.get(name))
+def _moved(
+    arms: Arms, at: Planned, captured: Mapping[str, torch.Tensor], now: Mapping[str, torch.Tensor], fresh: bool
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Captured names whose tensor lies elsewhere by now, with that tensor."""
+    named = {**now, **arms.subject.static_now(at, fresh)}
+    for name, tensor in captured.items():
+        other = named.get(name)
+        if other is not None and other.numel() and other.data_ptr() != tensor.data_ptr():
+            yield name, other
 
 
 def _locals() -> dict[str, Any]:
@@ -218,7 +227,7 @@ def input_remedies(scene: Scene, truth: Mapping[str, torch.Tensor], at: Planned,
             namesakes first.
     """
     found: list[Remedy] = []
-    captured = {name: tensor for held in scene.held for name, tensor in held.tensors.items()}
+    captured = scene.captured
     for name, content in scene.contents.items():
         for source, value in _matching(name, content, truth, known_names):
             part = corner(content, value)
@@ -226,7 +235,7 @@ def input_remedies(scene: Scene, truth: Mapping[str, torch.Tensor], at: Planned,
                 continue
             right = value.to(part)
             if same_bits(part, right):
-                if source.rpartition(".")[2] == name.rpartition(".")[2]:
+                if _last(source) == _last(name):
                     break  # its namesake's value is in place: nobody else's belongs here
                 continue
             buffer = corner(captured[name], value)
@@ -248,8 +257,7 @@ def _matching(
     """
     if known_names and name in truth:
         return [(name, truth[name])]
-    last = name.rpartition(".")[2]
-    same = [(n, v) for n, v in truth.items() if n.rpartition(".")[2] == last]
+    same = [(n, v) for n, v in truth.items() if _last(n) == _last(name)]
     if same or content.dtype.is_floating_point or not content.numel():
         return same
     low, high = content.min(), content.max()
@@ -261,6 +269,11 @@ def _matching(
         and v.numel()
         and bool((v.min() >= low) & (v.max() <= high))
     ]
+
+
+def _last(path: str) -> str:
+    """The attribute's own name: the same thing has it wherever it hangs."""
+    return path.rpartition(".")[2]
 
 
 def _how_stale(content: torch.Tensor, right: torch.Tensor) -> Cause:
@@ -345,7 +358,7 @@ def transplants(old: Scene, new: Scene, at: Planned) -> list[Remedy]:
 
     Each remedy does harm: `right` is the stale content. Used where the old graph is gone.
     """
-    captured = {name: tensor for held in new.held for name, tensor in held.tensors.items()}
+    captured = new.captured
     found = []
     for name, content in old.contents.items():
         now = new.contents.get(name)
@@ -359,8 +372,7 @@ def transplants(old: Scene, new: Scene, at: Planned) -> list[Remedy]:
 
 
 def _with_padding(scene: Scene, at: Planned) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
-    captured = {name: tensor for held in scene.held for name, tensor in held.tensors.items()}
-    inputs = frozenset().union(*(held.inputs for held in scene.held)) if scene.held else frozenset()
+    captured, inputs = scene.captured, scene.inputs
     for name, content in scene.contents.items():
         if (
             content.dim()
@@ -377,8 +389,7 @@ def _padding(at: Planned) -> str:
 
 def moved_remedies(scene: Scene) -> list[Remedy]:
     """What a name belongs to now, written into the memory that the graph captured for it."""
-    captured = {name: tensor for held in scene.held for name, tensor in held.tensors.items()}
-    inputs = frozenset().union(*(held.inputs for held in scene.held)) if scene.held else frozenset()
+    captured, inputs = scene.captured, scene.inputs
     found = []
     for name, tensor in scene.moved.items():
         old = captured[name]
@@ -395,11 +406,19 @@ def first_healer(remedies: Sequence[Remedy], heals: Callable[[Sequence[Remedy]],
     for remedy in remedies:
         if heals([remedy]):
             return [remedy]
-    # one remedy for a buffer: later ones of the same buffer are other guesses at the same fault
-    chosen = list({r.name: r for r in reversed(remedies)}.values())[::-1]
-    if len(chosen) < 2 or not heals(chosen):
-        return []
-    for remedy in list(chosen):
+    chosen = one_each(remedies)
+    return needed(chosen, heals) if len(chosen) > 1 and heals(chosen) else []
+
+
+def one_each(remedies: Sequence[Remedy]) -> list[Remedy]:
+    """The first remedy of each name: later ones of the same buffer are other guesses at the same fault."""
+    return list({r.name: r for r in reversed(remedies)}.values())[::-1]
+
+
+def needed(remedies: Sequence[Remedy], heals: Callable[[Sequence[Remedy]], bool]) -> list[Remedy]:
+    """Of remedies that heal together, a smallest set that still does: one after the other is left out."""
+    chosen = list(remedies)
+    for remedy in remedies:
         fewer = [r for r in chosen if r is not remedy]
         if fewer and heals(fewer):
             chosen = fewer
