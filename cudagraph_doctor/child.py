@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
@@ -23,8 +23,8 @@ from typing import IO, Any
 from cudagraph_doctor.settings import Settings
 from cudagraph_doctor.worker import STACKS_SIGNAL
 
-# As multiprocessing does when it spawns: the child finds modules exactly where the parent does (installed, editable or
-# plain checkout), and no file in the working directory can shadow the standard library.
+# As multiprocessing does when it spawns: the child finds modules where the parent does (installed, editable or plain
+# checkout). The working directory comes last, so that no file in it shadows the standard library or torch.
 _BOOT = "import sys; sys.path[:] = sys.argv[1:]; from cudagraph_doctor.worker import main; main()"
 
 _STACKS_WAIT_S = 5.0
@@ -60,7 +60,7 @@ def run(
     with tempfile.TemporaryFile() as stacks, _closing(messages_read):
         with _closing(messages_write):
             process = subprocess.Popen(
-                [sys.executable, "-u", "-P", "-c", _BOOT, *sys.path],
+                [sys.executable, "-u", "-P", "-c", _BOOT, *_working_directory_last(sys.path)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -79,6 +79,11 @@ def run(
                 process.stdin.write(json.dumps(job).encode() + b"\n")
                 process.stdin.flush()
             return _listen(process, messages_read, stacks, settings.timeout_s, on_event, on_output)
+
+
+def _working_directory_last(path: Sequence[str]) -> list[str]:
+    here = os.path.realpath(".")
+    return sorted(path, key=lambda entry: os.path.realpath(entry) == here)
 
 
 def _listen(

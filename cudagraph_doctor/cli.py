@@ -71,10 +71,11 @@ def _running_options(command: Callable[..., int]) -> Callable[..., int]:
         click.option("--in-process", is_flag=True, help="Run in this process, for a debugger."),
         click.option(
             "--timeout",
-            type=click.FloatRange(min=0, min_open=True),
+            type=float,
             default=1800.0,
             show_default=True,
             metavar="SECONDS",
+            callback=_reads(options.seconds),
             help="Stop after this time and show where it hangs (not with --in-process).",
         ),
         click.option(
@@ -380,10 +381,10 @@ def init(words: tuple[str, ...], force: bool) -> None:
     loop (the default): a decode step that can be called with any values; the doctor captures it.
     engine: an engine with its own captures and its own switch.
     """
-    if len(words) > 2 or (len(words) == 2 and words[0] not in scaffold.FORMS):
-        raise click.UsageError(f"write: init [{'|'.join(scaffold.FORMS)}] FILE")
-    form = words[0] if len(words) == 2 else scaffold.FORMS[0]
-    file = scaffold.write(form, Path(words[-1]), overwrite=force)
+    if len(words) > 2:
+        raise click.UsageError(f"{len(words)} words are too many: write init [{'|'.join(scaffold.FORMS)}] FILE.")
+    form, name = words if len(words) == 2 else (scaffold.FORMS[0], words[0])
+    file = scaffold.write(form, Path(name), overwrite=force)
     output.to_stdout(
         f"Wrote {file}, a target in {form} form that works as it stands. Try it:\n\n  cudagraph-doctor diff {file}\n"
     )

@@ -5,6 +5,7 @@ Signatures are compared by what they can be called with: the checks call every m
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -49,7 +50,7 @@ def classify(target: object) -> Form:
     lacking = missing[form]
     raise TargetError(
         f"{_type(target)} is no complete {_NAMES[form]}: it lacks {', '.join(lacking)}."
-        + "".join(near(name, [other for other in _public(target) if other != name]) for name in lacking),
+        + "".join(_misspelt_as(name, target) for name in lacking),
         seen=f"it has {', '.join(name for name in _REQUIRED[form] if name not in lacking)}",
         fix=f"Add {_signatures({name: _REQUIRED[form][name] for name in lacking})}.",
     )
@@ -72,7 +73,7 @@ def misspelt(target: object, form: Form) -> list[str]:
     for name in _public(target):
         hint = near(name, [m for m in _OPTIONAL[form] if m[0] == name[0]], cutoff=0.85) if name not in known else ""
         if hint and name in vars(type(target)) and callable(get(target, name)):
-            found.append(f"{type(target).__name__}.{name} is no member of the contract and is ignored;{hint}")
+            found.append(f"{type(target).__name__}.{name} is no member of the contract and is ignored.{hint}")
     return found
 
 
@@ -118,6 +119,12 @@ def sizes(value: object, name: str) -> tuple[int, ...]:
     if min(found) < 1:
         raise TargetError(f"{name} holds a size below 1.", seen=_short(found), fix=expected)
     return found
+
+
+def _misspelt_as(name: str, target: object) -> str:
+    """` Is its "graph" meant as "graphs"?` or nothing."""
+    close = difflib.get_close_matches(name, [other for other in _public(target) if other != name], n=1)
+    return f' Is its "{close[0]}" meant as "{name}"?' if close else ""
 
 
 def _check_member(target: object, name: str, member: object, signature: str) -> None:

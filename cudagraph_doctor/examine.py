@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from cudagraph_doctor import __version__, child, environment, worker
+from cudagraph_doctor import __version__, child, environment, shadowing, worker
 from cudagraph_doctor.display import Display
 from cudagraph_doctor.errors import UsageError
 from cudagraph_doctor.findings import Finding, Outcome, Report, Status, finding_from_json, outcome_from_json, to_json
@@ -77,9 +77,11 @@ class Run:
                 end.stacks,
             )
         elif not self._heard and end.code > 0:
+            named = {name: file for name, file in shadowing.in_the_way(sys.path).items() if file in end.tail}
+            broken = "the installation of cudagraph-doctor or of Python is broken, or it is our bug"
             self._close(
                 f"The child process could not start: exit code {end.code}.",
-                "See what it printed; the installation of cudagraph-doctor or of Python is broken, or it is our bug.",
+                shadowing.hint(named).strip() or f"See what it printed; {broken}.",
                 end.tail,
                 Status.ERRORED,
             )
@@ -97,7 +99,7 @@ class Run:
                 "name": "cudagraph-doctor",
                 "version": __version__,
                 "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._started)),
-                "seconds": round(time.time() - self._started, 3),
+                "seconds": self._seconds(),
             },
             environment=self._environment,
             target=self._target,
@@ -121,6 +123,7 @@ class Run:
                     not_checked=("everything after the loss of the process",),
                     findings=(finding,),
                     rules=(finding.code,),
+                    seconds=self._seconds(),
                     traceback=traceback,
                 )
             )
@@ -132,7 +135,10 @@ class Run:
 
     def _close(self, reason: str, fix: str, traceback: str, status: Status = Status.INCONCLUSIVE) -> None:
         for check in self._unfinished():
-            self._outcomes.append(Outcome(check, status, reason, fix, traceback=traceback))
+            self._outcomes.append(Outcome(check, status, reason, fix, seconds=self._seconds(), traceback=traceback))
+
+    def _seconds(self) -> float:
+        return round(time.time() - self._started, 3)
 
 
 def examine(settings: Settings, display: Display, checks: tuple[str, ...] = ()) -> Report:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.resources
+import re
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
@@ -33,13 +35,21 @@ def explanation(code: str, view: View) -> str:
     """The page of a rule. Raises UsageError if there is no such code or name."""
     rule = RULES.get(code.upper()) or next((rule for rule in RULES.values() if rule.name == code.lower()), None)
     if rule is None:
-        known = [*RULES, *(rule.name for rule in RULES.values())]
+        whole = re.fullmatch(r"CGD\d{3}", code.upper())  # a code that is well formed is not misspelt
+        hint = "" if whole else near(code.upper(), RULES) or near(code, [rule.name for rule in RULES.values()])
         raise UsageError(
-            f'There is no rule "{code}".{near(code.upper(), known) or near(code, known)}',
-            fix="See `cudagraph-doctor rules` for all codes.",
+            f'There is no rule "{code}".{hint}',
+            seen=f"codes are {', '.join(_code_ranges())}",
+            fix="Give one of these, or a rule's name: `cudagraph-doctor rules` lists all.",
         )
     page = importlib.resources.files("cudagraph_doctor.rule_docs") / f"{rule.code}.md"
     return lay_out([Markdown(page.read_text(encoding="utf-8"))], view)
+
+
+def _code_ranges() -> list[str]:
+    """`CGD001 to CGD003`, a group for each kind."""
+    groups = [list(group) for _, group in groupby(sorted(RULES), key=lambda code: code[:4])]
+    return [group[0] if len(group) == 1 else f"{group[0]} to {group[-1]}" for group in groups]
 
 
 def faults(view: View) -> str:

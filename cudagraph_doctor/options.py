@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -53,6 +54,13 @@ def bounds(texts: Iterable[str]) -> dict[str, float]:
             raise ValueError(f"two bounds for {name or 'all outputs'}.")
         found[name] = value
     return found
+
+
+def seconds(value: float) -> float:
+    """A time above 0 that ends: click's ranges let NaN and infinity pass."""
+    if not 0 < value < math.inf:
+        raise ValueError(f"{value:g} is no number of seconds above 0; write 1800.")
+    return value
 
 
 def tolerances(rtol: dict[str, float], atol: dict[str, float]) -> dict[str, Tolerance]:

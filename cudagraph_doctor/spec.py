@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Literal
 
-from cudagraph_doctor import blame
+from cudagraph_doctor import blame, shadowing
 from cudagraph_doctor.errors import TargetError, UsageError
 
 DEFAULT_ATTR = "target"
@@ -39,9 +39,9 @@ class Spec:
 
 
 def near(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """`, did you mean "step"?` or nothing: for errors about a name that does not exist."""
+    """` Did you mean "step"?` or nothing: follows the sentence about a name that does not exist."""
     found = difflib.get_close_matches(name, list(known), n=2, cutoff=cutoff)
-    return " did you mean " + " or ".join(f'"{match}"' for match in found) + "?" if found else ""
+    return " Did you mean " + " or ".join(f'"{match}"' for match in found) + "?" if found else ""
 
 
 def parse(text: str) -> Spec:
@@ -116,8 +116,8 @@ def as_script(path: str) -> Iterator[None]:
 
 
 def _prepend_path(folder: str) -> None:
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    """First, wherever it was: in a child the working directory is last, so that none of its files hides a module."""
+    sys.path[:] = [folder, *(entry for entry in sys.path if entry != folder)]
 
 
 def _import_file(spec: Spec) -> ModuleType:
@@ -181,7 +181,7 @@ def _import_module(name: str, spec: str, app_dir: str) -> ModuleType:
 def _no_module(missing: str, spec: str, app_dir: str) -> TargetError:
     parent, _, last = missing.rpartition(".")
     if parent and hasattr(sys.modules.get(parent), last):
-        hint = f' did you mean "{parent}:{last}"?'
+        hint = f' Did you mean "{parent}:{last}"?'
     else:
         here = [path.stem for path in Path(app_dir).glob("*.py")]
         here += [path.parent.name for path in Path(app_dir).glob("*/__init__.py")]
@@ -218,6 +218,6 @@ def _importing(spec: str, script: str) -> Iterator[None]:
         raise TargetError(
             f'Importing the module of "{spec}" failed.',
             seen=blame.describe(error),
-            fix=fix,
+            fix=fix + (shadowing.hint(shadowing.loaded()) if isinstance(error, (ImportError, AttributeError)) else ""),
             traceback=blame.user_traceback(error),
         ) from error

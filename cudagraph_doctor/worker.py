@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from cudagraph_doctor import blame, environment
+from cudagraph_doctor import blame, environment, shadowing
 from cudagraph_doctor.checks import CHECKS, Check
 from cudagraph_doctor.errors import DoctorError, Inconclusive, UsageError
 from cudagraph_doctor.findings import Finding, Outcome, Status, to_json
@@ -106,6 +106,7 @@ def perform(settings: Settings, checks: tuple[str, ...], send: Send) -> None:
     """
     progress = Relay(send)
     done: list[str] = []
+    started = time.perf_counter()
     try:
         progress.stage("importing torch", 0)
         backend, reason = choose_backend(settings.backend)
@@ -134,7 +135,8 @@ def perform(settings: Settings, checks: tuple[str, ...], send: Send) -> None:
         raise
     except BaseException as error:
         for name in checks[len(done) :]:
-            send({"event": "outcome", "outcome": to_json(outcome_of_error(name, error))})
+            outcome = dataclasses.replace(outcome_of_error(name, error), seconds=time.perf_counter() - started)
+            send({"event": "outcome", "outcome": to_json(outcome)})
         if len(done) == len(checks):
             progress.say(f"after the checks, while the hooks were taken out: {blame.describe(error)}")
 
@@ -167,6 +169,7 @@ def _run_check(name: str, target: object, backend: Backend, settings: Settings, 
 def outcome_of_error(check: str, error: BaseException) -> Outcome:
     """What an exception that ended a check means: inconclusive if the user can mend it, else our own bug."""
     trace = blame.user_traceback(error)
+    shadows = shadowing.hint(shadowing.loaded()) if isinstance(error, (ImportError, AttributeError)) else ""
     if isinstance(error, DoctorError):
         reason = " ".join(_sentence(text) for text in (error.what, error.seen and f"Seen: {error.seen}") if text)
         return Outcome(check, Status.INCONCLUSIVE, reason, error.fix, traceback=error.traceback or trace)
@@ -178,6 +181,9 @@ def outcome_of_error(check: str, error: BaseException) -> Outcome:
             "Name fewer --buckets, take a smaller target (--target-arg), or free the memory that others hold.",
             traceback=trace,
         )
+    if blame.is_ours(error) and shadows:
+        reason = f"Python's own modules are not all there: {blame.describe(error)}."
+        return Outcome(check, Status.INCONCLUSIVE, reason, shadows.strip(), traceback=trace)
     if blame.is_ours(error):
         return Outcome(
             check,
@@ -190,7 +196,7 @@ def outcome_of_error(check: str, error: BaseException) -> Outcome:
         check,
         Status.INCONCLUSIVE,
         f"The target raised {blame.describe(error)}.",
-        "Mend the target so that this step runs; --debug shows the whole traceback.",
+        f"Mend the target so that this step runs; --debug shows the whole traceback.{shadows}",
         traceback=trace,
     )
 

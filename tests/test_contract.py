@@ -110,13 +110,13 @@ def test_missing_members_are_named_with_their_signature() -> None:
 
 def test_a_slip_in_a_required_name() -> None:
     said = refusal(loop_with(next_inputs=None, next_input=Loop.next_inputs))
-    assert 'it lacks next_inputs. did you mean "next_input"?' in said
+    assert 'it lacks next_inputs. Is its "next_input" meant as "next_inputs"?' in said
 
 
 def test_a_slip_in_an_optional_name_is_told() -> None:
     target = loop_with(static_input=lambda self, bucket: None, states=[1], helper=lambda self: None)
     [sentence] = contract.misspelt(target, "loop")
-    assert 'Mine.static_input is no member of the contract and is ignored; did you mean "static_inputs"?' in sentence
+    assert 'Mine.static_input is no member of the contract and is ignored. Did you mean "static_inputs"?' in sentence
     assert not contract.misspelt(Loop(), "loop")
 
 

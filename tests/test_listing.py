@@ -55,3 +55,11 @@ def test_a_survey() -> None:
     assert "Can be checked here:\n  - this [x].\n" in text
     assert "Cannot be checked here:\n  - that.\n" in text
     assert "Cannot" not in listing.survey(Survey({}, ("this.",), ()), PLAIN)
+
+
+def test_a_whole_code_is_not_taken_for_a_slip() -> None:
+    with pytest.raises(UsageError) as refused:
+        listing.explanation("CGD999", PLAIN)
+    said = str(refused.value)
+    assert "Did you mean" not in said
+    assert "codes are CGD001 to CGD003, CGD101 to " in said

@@ -101,7 +101,7 @@ def test_arguments_are_converted(in_folder: Write, parameter: str, text: str, va
         ("device, width: int", {}, "needs the argument width"),
         ("device, width: int", {"width": "wide"}, '"wide" is no int'),
         ("device, deep: bool", {"deep": "2"}, '"2" is no bool'),
-        ("device, width=1", {"widht": "2"}, 'takes no argument "widht". did you mean "width"?'),
+        ("device, width=1", {"widht": "2"}, 'takes no argument "widht". Did you mean "width"?'),
         ("device", {"device": "cuda:1"}, "set by the doctor itself"),
         ("width=1", {}, "does not take the argument device"),
     ],

@@ -57,3 +57,13 @@ def test_outputs(tmp_path: Path) -> None:
     assert options.outputs([f"json={file}"]) == (Output("terminal", None), Output("json", file))
     assert options.outputs([f"json={file}", "json"]) == (Output("json", file), Output("json", None))
     assert not file.exists()
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
+def test_seconds_refused(value: float) -> None:
+    with pytest.raises(ValueError, match="no number of seconds above 0"):
+        options.seconds(value)
+
+
+def test_seconds() -> None:
+    assert options.seconds(0.5) == 0.5

@@ -39,3 +39,23 @@ def test_names_that_cannot_be(in_folder: Callable[[str, str], Path], name: str) 
     with pytest.raises(UsageError) as refused:
         scaffold.write("loop", Path(name))
     assert refused.value.fix
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["foo", "x.py"], ['no target form "foo"', "init loop or engine, then the file (x.py)"]),
+        (["lop", "x.py"], ['Did you mean "loop"?']),
+        (["foo"], ['"foo" is no Python file', "Name it foo.py"]),
+        (["engine"], ["no file is named", "init engine my_target.py"]),
+        (["loop", "my-target.py"], ["cannot be imported", "letters, digits and _"]),
+        (["loop", "a.py", "b.py"], ["3 words are too many"]),
+    ],
+)
+def test_what_is_refused(
+    words: list[str], said: list[str], in_folder: Callable[[str, str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["init", *words]) == 2
+    text = " ".join(capsys.readouterr().err.split())
+    assert all(part in text for part in said), text
+    assert not list(Path().iterdir())

@@ -51,7 +51,7 @@ def test_parse(text: str, kind: str, where: str, attr: str) -> None:
     [
         ("", "is empty"),
         ("  ", "is empty"),
-        ("reference:engin", 'did you mean "engine"?'),
+        ("reference:engin", 'Did you mean "engine"?'),
         ("serving/decode", "with its suffix"),
         ("serving/decode:step", "with its suffix"),
         ("decode.py:", "is no attribute name"),
@@ -163,14 +163,14 @@ def test_an_interrupt_stays_one(in_folder: Write) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("decod.py", 'did you mean "decode.py"?'),
+        ("decod.py", 'Did you mean "decode.py"?'),
         ("nowhere/decode.py", "does not exist"),
-        ("decode.py:tarjet", 'did you mean "target"?'),
-        ("decode:target.stp", 'has no attribute "stp". did you mean "step"?'),
-        ("decod:target", 'no module "decod" (for the target "decod:target"). did you mean "decode"?'),
-        ("packge.decode:x", 'did you mean "package"?'),
+        ("decode.py:tarjet", 'Did you mean "target"?'),
+        ("decode:target.stp", 'has no attribute "stp". Did you mean "step"?'),
+        ("decod:target", 'no module "decod" (for the target "decod:target"). Did you mean "decode"?'),
+        ("packge.decode:x", 'Did you mean "package"?'),
         ("package.missing:x", 'no module "package.missing"'),
-        ("decode.target", 'did you mean "decode:target"?'),
+        ("decode.target", 'Did you mean "decode:target"?'),
         ("folder.py", "is a folder"),
     ],
 )

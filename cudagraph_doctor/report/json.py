@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,14 @@ def load(path: Path) -> Report:
         raise UsageError(f'The report "{path}" cannot be read: {error.strerror}.', fix=_FIX) from None
     except UnicodeDecodeError:
         raise UsageError(f'"{path}" is no text file.', fix=_FIX) from None
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise UsageError(f'"{path}" is no complete JSON.', seen=str(error), fix=_FIX) from None
+    except json.JSONDecodeError as error:
+        raise UsageError(
+            f'"{path}" is no complete JSON: line {error.lineno}, column {error.colno} does not parse.',
+            seen=f"{error.msg}, at {_short(error.doc[error.pos : error.pos + 40]) or 'the end of the file'}",
+            fix=_FIX,
+        ) from None
+    except (ValueError, RecursionError) as error:  # a number too long, brackets too deep
+        raise UsageError(f'"{path}" is JSON that cannot be read.', seen=str(error), fix=_FIX) from None
     version = data.get("schema_version") if isinstance(data, dict) else None
     if not isinstance(version, int):
         raise UsageError(f'"{path}" is JSON, but no report of cudagraph-doctor: it has no schema_version.', fix=_FIX)
@@ -51,6 +58,21 @@ def load(path: Path) -> Report:
     try:
         return report_from_json(data)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UsageError(
-            f'"{path}" is no whole report of cudagraph-doctor.', seen=f"{type(error).__name__}: {error}", fix=_FIX
-        ) from None
+        raise UsageError(f'"{path}" is no whole report of cudagraph-doctor.', seen=_in_words(error), fix=_FIX) from None
+
+
+def _in_words(error: Exception) -> str:
+    """What is wrong with the fields, from what the constructors of `findings.py` raise."""
+    if isinstance(error, KeyError):
+        return f'the field "{error.args[0]}" is missing'
+    if match := re.search(r"unexpected keyword argument '(\w+)'", str(error)):
+        return f'the field "{match[1]}" is not one that a report has'
+    if match := re.search(r"missing \d+ required positional arguments?: (.+)", str(error)):
+        return f"fields are missing: {match[1]}"
+    if match := re.fullmatch(r"(.+) is not a valid (\w+)", str(error)):
+        return f"{match[1]} is no {match[2].lower()} that a report has"
+    return "a field holds something of another type than a report has there"
+
+
+def _short(text: str) -> str:
+    return repr(text.splitlines()[0]) if text.strip() else ""

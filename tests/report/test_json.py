@@ -51,6 +51,22 @@ def test_a_file_cut_short(found: Report, tmp_path: Path, cut: int) -> None:
         load(file)
 
 
+def test_where_a_file_is_damaged(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    file.write_text('{"schema_version": 1,\n "tool": oops}')
+    with pytest.raises(UsageError) as refused:
+        load(file)
+    assert "line 2, column 10 does not parse" in str(refused.value)
+    assert "at 'oops}'" in str(refused.value)
+
+
+def test_a_number_that_python_does_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    file.write_text('{"schema_version": ' + "1" * 5000 + "}")
+    with pytest.raises(UsageError, match="cannot be read"):
+        load(file)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -62,6 +78,11 @@ def test_a_file_cut_short(found: Report, tmp_path: Path, cut: int) -> None:
         ({"outcomes": ["diff"]}, "no whole report"),
         ({"outcomes": [{"check": "diff", "status": "found", "findings": [{}]}]}, "no whole report"),
         ({"extra": 1}, "no whole report"),
+        ({"extra": 1}, 'the field "extra" is not one that a report has'),
+        ({"outcomes": [{"check": "diff"}]}, 'the field "status" is missing'),
+        ({"outcomes": [{"check": "diff", "status": "fine"}]}, "'fine' is no status that a report has"),
+        ({"outcomes": [{"status": "found"}]}, "fields are missing: 'check'"),
+        ({"outcomes": 3}, "of another type"),
     ],
 )
 def test_a_damaged_report(found: Report, tmp_path: Path, changes: dict[str, Any], said: str) -> None:
