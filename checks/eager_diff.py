@@ -33,6 +33,7 @@ from cudagraph_doctor.proof.state_diff import StateDifference, harmful, owner, s
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.proof.verdict import Gap, Kind, StepRecord, judge, needs_fresh
 from cudagraph_doctor.proof.wording import (
+    MADE_UP_PADDING,
     Case,
     Places,
     explain,
@@ -66,6 +67,7 @@ _VERDICTS = {
     Kind.NUMERICS: "note",
     Kind.HARMLESS: "note",
     Kind.UNKNOWN: "inconclusive",
+    Kind.PADDING: "inconclusive",
     Kind.FROZEN: "finding",
     Kind.DIFFERS: "finding",
     Kind.UNTOLD: "finding",
@@ -239,14 +241,17 @@ class _Collector:
             return
         record.replay_control = self.gap(arms.run(Arm.REPLAYED, at), replayed)
         record.replayed = self.gap(replayed, eager)
-        diagnosis = Diagnosis()
+        reference, diagnosis = eager, Diagnosis()
         if needs_fresh(record) and not self._known_rounding(at, record):
             self._harm(at, record, eager, replayed)
+        if record.harmed or record.replay_control.level is Level.LARGE:
+            reference = self._same_padding(at, record, eager, replayed)
+        if needs_fresh(record) and not self._known_rounding(at, record):
             # a mended replay that takes the process along must not take this finding along
             case = Case(at, Kind.UNTOLD, record, diagnosis, "", self._places(at, None), (), (at.step,), False)
             self.suspicion = (at.index, explain(case, self.backend.name)[0])
-            diagnosis = self._against_fresh(at, record, eager, replayed)
-        elif judge(record) is Kind.UNSTABLE and not self._unstable(at):
+            diagnosis = self._against_fresh(at, record, reference, replayed)
+        elif judge(record) is Kind.UNSTABLE and not self._unstable(at, _reference(record)):
             record.replay_control = Gap()
         kind = judge(record)
         if kind in (Kind.DIFFERS, Kind.UNTOLD) and diagnosis.culprits == [] and not self._again(at, record):
@@ -255,11 +260,11 @@ class _Collector:
         healed = diagnosis.culprits and all(remedy.cause is not Cause.PADDING for remedy in diagnosis.culprits)
         if healed and kind in (Kind.NUMERICS, Kind.HARMLESS) and record.replayed.outputs:
             kind = Kind.DIFFERS
-        self.steps.append(
-            Step(
-                at.step, at.rows, str(at.key), _VERDICTS[kind], {"kind": kind.value, "gap": str(record.replayed)[:200]}
-            )
-        )
+        detail = {"kind": kind.value, "gap": str(record.padding or record.replayed)[:200]}
+        if kind is Kind.PADDING:
+            detail["reason"] = "the target has no update(), and the padding that the doctor makes up changes the step"
+            self.subject.not_checked.append(MADE_UP_PADDING)
+        self.steps.append(Step(at.step, at.rows, str(at.key), _VERDICTS[kind], detail))
         self._file(at, kind, record, diagnosis)
         arms.commit(at, eager)
 
@@ -284,6 +289,19 @@ class _Collector:
             if differences and (named or any(d.level is Level.LARGE for d in differences)):
                 record.harm_step = at.index + later
                 return
+
+    def _same_padding(self, at: Planned, record: StepRecord, eager: Result, replayed: Result) -> Result:
+        """The eager result to compare with: with the graph's padding where that is the doctor's own invention."""
+        subject = self.subject
+        if not isinstance(subject, LoopSubject) or not subject.pads(at) or record.eager_control.level is Level.LARGE:
+            return eager
+        padded = self.arms.run(Arm.PADDED, at)
+        record.padding, record.harm_step = record.replayed, None
+        record.eager_control = self.gap(self.arms.run(Arm.PADDED, at), padded)
+        record.replayed = self.gap(replayed, padded)
+        if needs_fresh(record):
+            self._harm(at, record, padded, replayed)
+        return padded
 
     def _against_fresh(self, at: Planned, record: StepRecord, eager: Result, replayed: Result) -> Diagnosis:
         arms, subject = self.arms, self.subject
@@ -326,11 +344,11 @@ class _Collector:
         subject.drop_fresh()
         return diagnosis
 
-    def _unstable(self, at: Planned) -> bool:
+    def _unstable(self, at: Planned, eager: Arm) -> bool:
         """Alternate before speaking: eager equal each time, replays unequal once more."""
         unequal = 0
         for _ in range(_REPEATS):
-            if self.gap(self.arms.run(Arm.EAGER, at), self.arms.run(Arm.EAGER, at)).level is not Level.EQUAL:
+            if self.gap(self.arms.run(eager, at), self.arms.run(eager, at)).level is not Level.EQUAL:
                 return False
             unequal += self.gap(self.arms.run(Arm.REPLAYED, at), self.arms.run(Arm.REPLAYED, at)).level is Level.LARGE
         return unequal > 0
@@ -339,8 +357,8 @@ class _Collector:
         """A measured difference has to be there n of n times, and its control never."""
         arm = Arm.FRESH if record.fresh is not None and isinstance(self.subject, EngineSubject) else Arm.REPLAYED
         for _ in range(_REPEATS):
-            eager = self.arms.run(Arm.EAGER, at)
-            if self.gap(self.arms.run(Arm.EAGER, at), eager).level is Level.LARGE:
+            eager = self.arms.run(_reference(record), at)
+            if self.gap(self.arms.run(_reference(record), at), eager).level is Level.LARGE:
                 return False
             if self.gap(self.arms.run(arm, at), eager).level is not record.replayed.level:
                 return False
@@ -424,6 +442,11 @@ class _Collector:
             findings=tuple(findings),
             rules=RULES,
         )
+
+
+def _reference(record: StepRecord) -> Arm:
+    """The arm that the replay is compared with."""
+    return Arm.EAGER if record.padding is None else Arm.PADDED
 
 
 __all__ = ["NAME", "NEEDS", "RULES", "DoctorError", "StateDifference", "run", "subject_of"]

@@ -40,7 +40,8 @@ class LoopTarget(Protocol):
 
     # Optional members, with what happens without them:
     #   static_inputs(bucket) -> Pytree      buffers shaped as next_inputs at the widest of the planned steps
-    #   update(static, fresh) -> None        copies fresh tensors into the leading rows (and columns)
+    #   update(static, fresh) -> None        copies fresh tensors into the leading rows (and columns); behind them, what
+    #                                        static_inputs put there, or the last live row again
     #   prepare(static, fresh, bucket, capturing) -> None
     #                                        host planning, before captures and replays, in neither: nothing
     #   at_capture(bucket) -> Pytree         values that the capture sees: a step outside the compared ones

@@ -48,6 +48,7 @@ ENTRIES = (
     ZooEntry("constant_input"),
     ZooEntry("dataclass_metadata"),
     ZooEntry("default_generator"),
+    ZooEntry("default_staging"),
     ZooEntry("double_buffer"),
     ZooEntry("dropout"),
     ZooEntry("dummy_capture_values"),

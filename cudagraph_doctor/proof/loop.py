@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from cudagraph_doctor import blame, tree
-from cudagraph_doctor.errors import Inconclusive, TargetError
+from cudagraph_doctor.errors import DoctorError, Inconclusive, TargetError
 from cudagraph_doctor.graph.backend import Backend, LiveGraph
 from cudagraph_doctor.proof.compare import compare
 from cudagraph_doctor.proof.schedule import choose, schedule
@@ -76,9 +76,25 @@ class LoopSubject:
 
     # values
 
+    def _next_inputs(self, step: int, rows: int) -> Any:
+        """`next_inputs`. Raises Inconclusive, with the step and the rows, where it raises."""
+        try:
+            return self.target.next_inputs(step, rows)
+        except Exception as error:
+            # a replay that broke the device is heard of at the next call, whatever that is
+            if isinstance(error, DoctorError) or blame.is_out_of_memory(error) or "CUDA error" in str(error):
+                raise
+            raise Inconclusive(
+                f"next_inputs(step={step}, n={rows}) raised {type(error).__name__}",
+                seen=blame.describe(error),
+                fix=f"let next_inputs(step, n) answer for every step from 0 on and up to {max(self._buckets)} rows, or "
+                "ask for fewer --steps or other --batch-sizes",
+                traceback=blame.user_traceback(error),
+            ) from error
+
     def _fresh_inputs(self, step: int, rows: int) -> Any:
         """`next_inputs`, on the device, sharing no memory with a static input."""
-        inputs = self.target.next_inputs(step, rows)
+        inputs = self._next_inputs(step, rows)
         static = self._static_memory()
 
         def place(path: str, leaf: Any) -> Any:
@@ -104,9 +120,9 @@ class LoopSubject:
     def check_contract(self, plan: Sequence[Planned]) -> None:
         """Raise TargetError if `next_inputs` is not pure."""
         for at in (plan[0], plan[-1]):
-            first = tree.copies(self.target.next_inputs(at.step, at.rows))
-            self.target.next_inputs(at.step + 1, at.rows)
-            for other in compare(tree.copies(self.target.next_inputs(at.step, at.rows)), first):
+            first = tree.copies(self._next_inputs(at.step, at.rows))
+            self._next_inputs(at.step + 1, at.rows)
+            for other in compare(tree.copies(self._next_inputs(at.step, at.rows)), first):
                 raise TargetError(
                     f"next_inputs({at.step}, {at.rows}) is not pure: `{other.path}` differs between two calls",
                     fix="make next_inputs(step, n) a function of step and n alone: any order, any "
@@ -115,7 +131,7 @@ class LoopSubject:
 
     def _default_static(self, bucket: int) -> Any:
         """Buffers of the shape of `next_inputs` at the widest of the steps played, with `bucket` rows."""
-        candidates = [self.target.next_inputs(step, bucket) for step in self._steps]
+        candidates = [self._next_inputs(step, bucket) for step in self._steps]
         shapes: dict[str, list[int]] = {}
         for step, candidate in zip(self._steps, candidates, strict=True):
             for path, leaf in tree.tensors(candidate).items():
@@ -154,8 +170,19 @@ class LoopSubject:
         prepare = getattr(self.target, "prepare", None)
         if prepare:
             prepare(static, fresh, bucket, capturing)
-        update = getattr(self.target, "update", None) or default_update
-        update(static, fresh)
+        update = getattr(self.target, "update", None)
+        if update:
+            update(static, fresh)
+        else:
+            own = getattr(self.target, "static_inputs", None)
+            default_update(static, fresh, self._pristine.get(bucket) if own else None)
+
+    def pads(self, at: Planned) -> bool:
+        """Whether the doctor makes up padding at this step: it has some, and the target has no `update`."""
+        if self.form != "loop" or getattr(self.target, "update", None):
+            return False
+        truth = self.truth(at)
+        return any(t.shape != truth[path].shape for path, t in self.static_now(at).items() if path in truth)
 
     # the arms
 
@@ -180,8 +207,9 @@ class LoopSubject:
         return outputs
 
     def padded(self, at: Planned) -> Outputs:
-        """The step eagerly on the static inputs of the graph captured now, staged as before a replay. Live rows."""
-        static = self._fresh[self._key(at)].static
+        """The step eagerly on the static inputs of the graph captured last, staged as before a replay. Live rows."""
+        key = self._key(at)
+        static = (self._fresh.get(key) or self._old[key]).static
         self._stage(static, self._fresh_inputs(at.step, at.rows), self._key(at), capturing=False)
         return self._live_rows(self.target.forward(static), at)
 
@@ -315,8 +343,16 @@ class LoopSubject:
         return dict(give()) if give else {}
 
 
-def default_update(static: Any, fresh: Any) -> None:
+def default_update(static: Any, fresh: Any, padding: Mapping[str, torch.Tensor] | None = None) -> None:
     """Copy fresh tensors into the leading rows (and columns) of the static ones of the same path.
+
+    The rows behind hold nothing of earlier steps. Without `padding` the last live row is put there again: its values
+    are legal, and a step that overwrites its state writes the same once more.
+
+    Args:
+        static: the buffers that the graph reads.
+        fresh: what `next_inputs` returned.
+        padding: what whole buffers hold as padding, by path, where the target has said so.
 
     Raises TargetError where a fresh tensor does not fit.
     """
@@ -335,5 +371,10 @@ def default_update(static: Any, fresh: Any) -> None:
                 seen=f"fresh {tuple(value.shape)}, static {tuple(buffer.shape)}",
                 fix="make static_inputs as wide as the widest step, or write `update(static, fresh)`",
             )
+        if padding and path in padding:
+            buffer.copy_(padding[path])
         if math.prod(value.shape):
             buffer[tuple(slice(0, size) for size in value.shape)].copy_(value)
+            if not padding and value.dim():
+                rows = len(value)
+                buffer[rows:].copy_(buffer[rows - 1].expand_as(buffer[rows:]))

@@ -67,6 +67,13 @@ class StepRecord:
     """Whether old and fresh graph launch the same kernels; None if not read."""
     harm_step: int | None = None
     """Where only state differed: the later step whose eager output it changed; None if it changed none."""
+    padding: Gap | None = None
+    """Replayed against eager where the doctor made up the padding: eager gets the same padding then, in all else."""
+
+    @property
+    def harmed(self) -> bool:
+        """Whether an output is wrong, at this step or by its state at a later one."""
+        return self.replayed.output_level is Level.LARGE or self.harm_step is not None
 
 
 class Kind(StrEnum):
@@ -86,6 +93,8 @@ class Kind(StrEnum):
     """Replays of one graph differ from each other, eager does not."""
     UNKNOWN = "unknown"
     """Eager differs from itself by as much: nothing can be demanded."""
+    PADDING = "padding"
+    """The padding that the doctor made up does it, and eager with the same padding as well: nobody's fault."""
 
 
 _ORDER = list(Level)
@@ -107,8 +116,17 @@ def needs_fresh(record: StepRecord) -> bool:
     return _beyond(record.replayed, record.eager_control, record.replay_control)
 
 
+_SOUND = (Kind.CLEAN, Kind.NUMERICS, Kind.HARMLESS, Kind.UNKNOWN)
+
+
 def judge(record: StepRecord) -> Kind:
-    """Apply the table.
+    """Apply the table; what is sound only by the doctor's own padding cannot be judged."""
+    kind = _judge(record)
+    return Kind.PADDING if record.padding is not None and kind in _SOUND else kind
+
+
+def _judge(record: StepRecord) -> Kind:
+    """The table.
 
     | eager, fresh | fresh, replayed | |
     |---|---|---|
@@ -127,8 +145,7 @@ def judge(record: StepRecord) -> Kind:
         return Kind.CLEAN
     if not needs_fresh(record):
         return Kind.NUMERICS
-    outputs_large = record.replayed.output_level is Level.LARGE
-    harmed = outputs_large or record.harm_step is not None
+    harmed = record.harmed
     if record.fresh is None or record.fresh_replayed is None:
         if not harmed:
             return Kind.HARMLESS if record.replayed.state.level is Level.LARGE else Kind.NUMERICS

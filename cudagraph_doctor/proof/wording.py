@@ -17,6 +17,7 @@ from cudagraph_doctor.proof.repair import Cause, Remedy
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.proof.verdict import Gap, Kind, StepRecord
 from cudagraph_doctor.rules import RULES
+from cudagraph_doctor.target import LOOP_OPTIONAL
 
 _FIXES = {
     Cause.NOT_REFRESHED: "Copy this step's `{last}` into the captured buffer before each replay "
@@ -37,6 +38,13 @@ _NOTHING = (
     "Nothing tried heals it. Compare the graph's launches with the eager ones: work may be missing from the graph, "
     "or a branch asks whether a capture is running."
 )
+
+MADE_UP_PADDING = (
+    "steps whose padding rows the doctor had to make up, since these rows change what the step does: write "
+    f"`{LOOP_OPTIONAL['update']}` in the target, which copies the fresh values into the leading rows and puts behind "
+    "them what your runner puts there"
+)
+"""Not checked: the padding of a target without `update`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +274,8 @@ def _evidence(case: Case) -> dict[str, Any]:
     if record.fresh is not None:
         evidence["fresh_against_eager"] = str(record.fresh)
         evidence["replayed_against_fresh"] = str(record.fresh_replayed)
+    if record.padding is not None:
+        evidence["eager_has"] = "the same padding rows as the graph: the target has no update() that says what is there"
     if record.padded is not None:
         evidence["fresh_against_eager_on_static_inputs"] = str(record.padded)
     if case.module:

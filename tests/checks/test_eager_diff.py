@@ -313,6 +313,48 @@ def test_too_little_memory_for_copies(
         diff(make())
 
 
+PADDED = "the target has no update(), and the padding that the doctor makes up changes the step"
+
+
+def test_padding_that_the_doctor_makes_up_is_no_fault(make: Make, diff: Callable[..., Outcome]) -> None:
+    outcome = diff(make(update=None, static_inputs=None), 4, 3, 4)  # padding adds to a live slot
+    assert (outcome.status, outcome.findings) == (Status.PASSED, ())
+    assert [step.detail.get("reason") for step in outcome.steps] == [None, PADDED, None]
+    (told,) = [text for text in outcome.not_checked if text.startswith("steps whose padding rows")]
+    assert "write `def update(self, static, fresh) -> None` in the target" in told
+    assert f"1 of 3 steps could not be judged ({PADDED})" in outcome.not_checked
+
+
+def test_padding_that_the_target_gave_does_no_harm(make: Make, diff: Callable[..., Outcome]) -> None:
+    outcome = diff(make(update=None), 4, 3, 4)
+    assert (outcome.status, outcome.findings, verdicts(outcome)) == (Status.PASSED, (), ["clean"] * 3)
+
+
+def test_a_fault_beside_padding_that_the_doctor_makes_up_is_found(make: Make, diff: Callable[..., Outcome]) -> None:
+    def forward(self: Any, inputs: Inputs) -> Inputs:
+        return {"y": Counters.forward(self, inputs)["y"] + (100 if torch.cuda.is_current_stream_capturing() else 0)}
+
+    outcome = diff(make(forward=forward, update=None, static_inputs=None), 4, 3, 4)
+    finding = next(finding for finding in outcome.findings if finding.severity is Severity.ERROR)
+    assert finding.code == "CGD102" and finding.evidence["seen_at_steps"] == [0, 1, 2]
+
+
+def test_replays_that_do_not_repeat_for_made_up_padding(
+    make: Make, diff: Callable[..., Outcome], backend: Backend
+) -> None:
+    if backend.name == "cuda":
+        pytest.skip("a generator that nobody registered cannot be captured")
+
+    def forward(self: Any, inputs: Inputs) -> Inputs:
+        x = inputs["x"]
+        twice = (x[None] == x[:, None]).sum() > len(x)
+        return {"y": x + twice * torch.rand(x.shape, generator=self.draw)}
+
+    draw = torch.Generator().manual_seed(0)  # nobody rewinds it, as nobody does the order of writes to one slot
+    outcome = diff(make(forward=forward, update=None, static_inputs=None, draw=draw), 4, 3, 4)
+    assert [step.detail.get("reason") for step in outcome.steps] == [None, PADDED, None] and not outcome.findings
+
+
 def test_names_that_were_not_looked_for_are_said(
     make: Make, diff: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:

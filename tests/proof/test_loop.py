@@ -16,6 +16,9 @@ from cudagraph_doctor.proof.subject import Planned
 
 Inputs = dict[str, torch.Tensor]
 Make = Callable[..., Any]
+SPARE = 8
+"""The slot that the tiny target's padding writes."""
+WRONG = TargetError("wrong", fix="mend it")
 
 
 @pytest.fixture
@@ -34,9 +37,10 @@ def ready(subject: LoopSubject, *sizes: int) -> list[Planned]:
     return plan
 
 
-def defaults(self: Any, static: Inputs, fresh: Inputs) -> None:
-    """As a target without `update`."""
-    default_update(static, fresh)
+def careless(self: Any, static: Inputs, fresh: Inputs) -> None:
+    """Leaves the padding as it is."""
+    for name, value in fresh.items():
+        static[name][: len(value)].copy_(value)
 
 
 # the plan
@@ -172,13 +176,69 @@ def test_no_default_static_input_for_one_that_changes_its_dimensions(subject_of:
     assert caught.value.seen == "1 at step 0, 2 at step 1" and "static_inputs" in caught.value.fix
 
 
-def test_the_default_update_copies_into_the_leading_part() -> None:
+def test_the_default_update_copies_into_the_leading_part_and_the_last_row_behind_it() -> None:
     static: dict[str, Any] = {"x": torch.zeros(4, 3), "slots": torch.full((4,), -1), "n": 1}
     default_update(static, {"x": torch.ones(2, 2), "slots": torch.arange(3), "n": 2})
-    assert static["x"].sum(1).tolist() == [2, 2, 0, 0]
-    assert static["slots"].tolist() == [0, 1, 2, -1]
+    assert static["x"].tolist() == [[1, 1, 0]] * 4
+    assert static["slots"].tolist() == [0, 1, 2, 2]
     default_update(static, {"x": torch.ones(0, 2), "slots": torch.arange(0)})
-    assert static["slots"].tolist() == [0, 1, 2, -1]
+    assert static["slots"].tolist() == [0, 1, 2, 2]
+    scalar = {"x": torch.tensor(1.0)}
+    default_update(scalar, {"x": torch.tensor(2.0)})
+    assert scalar["x"].item() == 2
+
+
+def test_the_default_update_puts_back_the_padding_that_was_given() -> None:
+    static = {"slots": torch.tensor([5, 6, 7, 8])}
+    default_update(static, {"slots": torch.arange(2)}, {"slots": torch.full((4,), -1)})
+    assert static["slots"].tolist() == [0, 1, -1, -1]
+    default_update(static, {"slots": torch.arange(0)}, {"slots": torch.full((4,), -1)})
+    assert static["slots"].tolist() == [-1] * 4
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_padding_without_an_update_is_as_static_inputs_gave_it(subject_of: Make, given: bool) -> None:
+    subject = subject_of()
+    subject.target.update = None
+    if not given:
+        subject.target.static_inputs = None
+    plan = ready(subject, 4, 3)
+    for at in plan:
+        subject.replayed(at)
+    slots = subject.static_now(plan[-1])["slots"].tolist()
+    assert slots[:3] == subject.truth(plan[-1])["slots"].tolist() and slots[3] == (SPARE if given else slots[2])
+
+
+def test_who_makes_up_the_padding(subject_of: Make) -> None:
+    subject = subject_of()
+    wide, narrow = ready(subject, 4, 3)
+    assert not subject.pads(wide) and not subject.pads(narrow)
+    subject.target.update = None
+    assert not subject.pads(wide) and subject.pads(narrow)
+
+
+def test_next_inputs_that_raises_is_told_with_its_step_and_rows(subject_of: Make) -> None:
+    def next_inputs(self: Any, step: int, n: int) -> Inputs:
+        return {"x": torch.ones(n), "slots": [torch.arange(n)][step]}
+
+    subject = subject_of(next_inputs=next_inputs)
+    with pytest.raises(Inconclusive, match=r"next_inputs\(step=3, n=2\) raised IndexError") as caught:
+        subject.eager(Planned(0, 3, 2, 2))
+    assert "list index out of range" in caught.value.seen and "in test_next_inputs" in caught.value.seen
+    assert "4 rows" in caught.value.fix and "IndexError" in caught.value.traceback
+    subject.eager(Planned(0, 0, 2, 2))
+
+
+@pytest.mark.parametrize(
+    "error", [torch.cuda.OutOfMemoryError("full"), RuntimeError("CUDA error: an illegal memory access"), WRONG]
+)
+def test_what_is_no_fault_of_next_inputs_goes_through(subject_of: Make, error: Exception) -> None:
+    def next_inputs(self: Any, step: int, n: int) -> Inputs:
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        subject_of(next_inputs=next_inputs).eager(Planned(0, 3, 2, 2))
+    assert caught.value is error
 
 
 @pytest.mark.parametrize(
@@ -201,7 +261,7 @@ def test_static_inputs_handed_out_twice_are_copied_as_they_were_at_first(subject
             self.wide = {"x": torch.zeros(4, device=self.device), "slots": torch.full((4,), 8, device=self.device)}
         return {name: value[:bucket] for name, value in self.wide.items()}
 
-    subject = subject_of(static_inputs=static_inputs, update=defaults)
+    subject = subject_of(static_inputs=static_inputs, update=careless)
     plan = ready(subject, 4, 1)
     assert subject._old[4].static["slots"].data_ptr() == subject._old[2].static["slots"].data_ptr()
     subject.recapture(plan[1])

@@ -46,6 +46,12 @@ def record(replayed: Gap, **facts: object) -> StepRecord:
         (record(STATE, fresh=STATE, fresh_replayed=EQUAL, harm_step=3), Kind.DIFFERS),
         (record(STATE, fresh=EQUAL, fresh_replayed=STATE), Kind.HARMLESS),
         (record(STATE, fresh=EQUAL, fresh_replayed=STATE, harm_step=3), Kind.FROZEN),
+        # with the padding that the doctor made up, eager does the same; or not
+        (record(EQUAL, padding=LARGE), Kind.PADDING),
+        (record(STATE, padding=LARGE), Kind.PADDING),
+        (record(LARGE, padding=LARGE, eager_control=LARGE), Kind.PADDING),
+        (record(LARGE, padding=LARGE, fresh=EQUAL, fresh_replayed=LARGE), Kind.FROZEN),
+        (record(EQUAL, padding=EQUAL, replay_control=LARGE), Kind.UNSTABLE),
         # controls
         (record(LARGE, eager_control=LARGE), Kind.UNKNOWN),
         (record(SMALL, replay_control=LARGE), Kind.UNSTABLE),
