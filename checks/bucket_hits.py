@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cudagraph_doctor.errors import UsageError
 from cudagraph_doctor.findings import Finding, Outcome, Severity, Status
 from cudagraph_doctor.misses import gates, summary, wording
 from cudagraph_doctor.misses.gates import Gate
@@ -37,17 +39,20 @@ def run(paths: Sequence[Path], demands: Demands, step_pattern: str, progress: Pr
         progress: told which trace is being read.
 
     Raises:
-        UsageError: a file is no trace, or the pattern is none.
+        UsageError: a file is no trace or is named twice, or the pattern is none or fits no label.
         Inconclusive: a trace is damaged or lacks what is needed.
     """
     started = time.perf_counter()
     own = labels.user_family(step_pattern) if step_pattern else None
+    _refuse_twice(paths)
     forms = [sniff(path) for path in paths]  # all of them, before any work
     traces = []
     progress.stage("reading traces", len(paths))
     for path, form in zip(paths, forms, strict=True):
         traces.append(read(path, form, own))
         progress.advance(path.name)
+    if own:
+        _refuse_misfit(own, traces)
     return judge(traces, demands, time.perf_counter() - started)
 
 
@@ -59,6 +64,35 @@ def read(path: Path, form: Form, own: labels.Family | None) -> Trace:
         exported = Path(folder) / f"{path.stem}.sqlite"
         nsys_tool.export(path, exported, nsys_tool.find())
         return collect(exported, sniff(exported), own)
+
+
+def _refuse_twice(paths: Sequence[Path]) -> None:
+    twice = [path for path, count in Counter(path.resolve() for path in paths).items() if count > 1]
+    if twice:
+        raise UsageError(f'The trace "{twice[0]}" is named twice.', fix="Name each rank's file once.")
+
+
+def _refuse_misfit(own: labels.Family, traces: Sequence[Trace]) -> None:
+    """The user's pattern has to find steps, and its groups numbers: else others would be judged than he meant."""
+    steps = [step for trace in traces for step in trace.steps]
+    named = [step.label for step in steps if step.label.family == own.name]
+    said = {"batch": [s.batch for s in named], "tokens": [s.tokens for s in named], "bucket": [s.bucket for s in named]}
+    if not named:
+        seen = [step.label.text for step in steps if step.label.text] + [
+            t for trace in traces for t in trace.near_labels
+        ]
+        raise UsageError(
+            f'--step-pattern "{own.pattern.pattern}" fits none of the labels.',
+            seen=f'labels such as "{seen[0]}"' if seen else "no label that looks like a step's",
+            fix="Write a pattern that fits your steps' labels, or leave it out.",
+        )
+    for group, numbers in said.items():
+        if group in own.pattern.groupindex and not any(number is not None for number in numbers):
+            raise UsageError(
+                f'The group "{group}" of --step-pattern holds a number in none of the labels that fit.',
+                seen=f'the first is "{named[0].text}"',
+                fix=f"Let the group take the digits alone: (?P<{group}>\\d+).",
+            )
 
 
 def judge(traces: Sequence[Trace], demands: Demands, seconds: float = 0.0) -> Outcome:
@@ -105,7 +139,7 @@ def _status(run: Run, demanded: Sequence[Gate], findings: Sequence[Finding]) -> 
         return (
             Status.INCONCLUSIVE,
             f"{unanswered[0].option} cannot be answered: {unanswered[0].message}",
-            "Label the steps, name the buckets with --buckets, or record in node mode; see what was not checked.",
+            unanswered[0].fix,
         )
     return (Status.FOUND if spoken else Status.PASSED), "", ""
 
@@ -131,8 +165,30 @@ def _not_checked(run: Run, demanded: Sequence[Gate]) -> tuple[str, ...]:
         said.append("padding: nothing tells how large the buckets are (--buckets 1,2,4,8)")
     elif run.decode and not run.buckets.exact:
         said.append("padding is a lower bound: buckets are the largest batches that graphs served (--buckets 1,2,4,8)")
+    said += _beyond(run)
+    if summary.uncommon_steps(run):
+        said.append(f"{summary.uncommon_steps(run)} steps that not all ranks have: they are not compared across ranks")
+    ranks = Counter(lane.rank for lane in run.lanes if lane.rank is not None)
+    said += [
+        f"whether they are one run: {count} traces say that they are rank {rank}"
+        for rank, count in sorted(ranks.items())
+        if count > 1
+    ]
     said += [f"{gate.option}: {gate.message}" for gate in demanded if gate.met is None]
     return tuple(dict.fromkeys(said))
+
+
+def _beyond(run: Run) -> list[str]:
+    """Replays of more rows than the largest bucket holds: that list is not the one that was captured."""
+    largest = run.buckets.largest
+    sizes = [step.record.label.size for step in run.decode if step.hit]
+    above = [size for size in sizes if size is not None and largest is not None and size > largest]
+    if not above or not run.buckets.exact:
+        return []
+    return [
+        f"padding of {len(above)} replayed steps: their sizes ({summary.span(above)}) are above the largest bucket, "
+        f"{largest} (from {run.buckets.origin}), so the list is not the one that was captured"
+    ]
 
 
 def _about(trace: Trace) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from cudagraph_doctor import __version__, listing, options, output, policy, scaffold, trace_options
 from cudagraph_doctor.errors import DoctorError
@@ -230,6 +231,9 @@ def buckets(
     from cudagraph_doctor.examine_traces import examine_traces
     from cudagraph_doctor.misses.judged import Demands
 
+    given = click.get_current_context().get_parameter_source("compare_threshold")
+    if given is not ParameterSource.DEFAULT and compare is None:
+        raise click.UsageError("--compare-threshold is for --compare OLD.json, which is not given.")
     demands = Demands(compare_with=trace_options.older_numbers(compare), **demanded)
     report = examine_traces(traces, demands, step_pattern, for_stderr())
     _show(report, outputs, no_values=no_values, verbose=verbose, debug=debug)

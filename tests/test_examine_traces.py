@@ -58,6 +58,8 @@ def test_warnings_only_and_no_torch(trace: Path) -> None:
         (("--buckets", "4,8,16"), 0),
         (("--min-hit-rate", "200%"), 2),
         (("--step-pattern", "("), 2),
+        (("--step-pattern", r"^forward (?P<batch>\d+)"), 2),
+        (("--compare-threshold", "5%"), 2),
         (("--compare", "nothing.json"), 2),
         (("--no-such-option",), 2),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -101,6 +102,7 @@ def judge_all(traces: Sequence[Trace], demands: Demands) -> Run:
         records += _moved(trace.steps, offset)
         captures += _moved(trace.captures, offset)
         gaps += _moved(trace.gaps, offset)
+    lanes = _told_apart(lanes)
     usual = usual_launches(records)
     if demands.expect_launches is not None:
         usual = {record.label.form: demands.expect_launches for record in records}
@@ -133,6 +135,15 @@ def judge_all(traces: Sequence[Trace], demands: Demands) -> Run:
         buckets,
         usual,
     )
+
+
+def _told_apart(lanes: Sequence[Lane]) -> list[Lane]:
+    """Lanes of one name (two traces of one process, or of rank 0) get their file's name too, or a number."""
+    once = Counter(lane.name for lane in lanes)
+    names = [f"{lane.name} of {lane.source}" if once[lane.name] > 1 else lane.name for lane in lanes]
+    twice = Counter(names)
+    names = [f"{name} ({i})" if twice[name] > 1 else name for i, name in enumerate(names, start=1)]
+    return [dataclasses.replace(lane, name=name) for lane, name in zip(lanes, names, strict=True)]
 
 
 _R = TypeVar("_R", StepRecord, CaptureRecord, Gap)

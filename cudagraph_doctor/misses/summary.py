@@ -295,30 +295,46 @@ def _ranks(run: Run) -> list[dict[str, Any]]:
 
 def _straggler(run: Run) -> dict[str, Any] | None:
     """The rank whose submit is slowest, if it is slower than the others by more than a little."""
-    submits = [(row["submit_ms"], row["lane"]) for row in _ranks(run) if row["submit_ms"] is not None]
+    submits = sorted((row["submit_ms"], row["lane"]) for row in _ranks(run) if row["submit_ms"] is not None)
     if len(submits) < 2:
         return None
-    slowest, name = max(submits)
-    others = median(value for value, lane in submits if lane != name)
+    slowest, name = submits.pop()
+    others = median(value for value, _ in submits)
     if not others or slowest < _STRAGGLE * others:
         return None
     return {"lane": name, "submit_ms": slowest, "others_ms": round(others, 3), "factor": round(slowest / others, 2)}
 
 
 def _apart(run: Run) -> list[dict[str, Any]]:
-    """Steps at which ranks took another bucket, or not all of them replayed. Only where all have the same steps."""
-    by_step: dict[int, dict[int, Judged]] = defaultdict(dict)
-    for step in run.decode:
-        number = step.record.label.number
-        by_step[step.record.index if number is None else number][step.record.lane] = step
+    """Steps at which ranks took another bucket, or not all of them replayed, among those that all ranks have."""
+    by_step = _by_number(run)
     lanes = {step.record.lane for step in run.decode}
-    if len(lanes) < 2 or any(set(found) != lanes for found in by_step.values()):
-        return []
     return [
         {"step": number, "ranks": {run.lanes[lane].name: _what(step) for lane, step in sorted(found.items())}}
         for number, found in sorted(by_step.items())
-        if len({(step.bucket, step.verdict) for step in found.values()}) > 1
+        if set(found) == lanes and len({(step.bucket, step.verdict) for step in found.values()}) > 1
     ]
+
+
+def uncommon_steps(run: Run) -> int:
+    """Steps that could not be compared across ranks, for not all ranks have them."""
+    lanes = {step.record.lane for step in run.decode}
+    return sum(set(found) != lanes for found in _by_number(run).values())
+
+
+def _by_number(run: Run) -> dict[int, dict[int, Judged]]:
+    """Steps by the number in their labels and by lane.
+
+    Labels without numbers are counted, which tells nothing where one rank has a step more: then no step is common.
+    """
+    by_step: dict[int, dict[int, Judged]] = defaultdict(dict)
+    counted = any(step.record.label.number is None for step in run.decode)
+    uneven = len(set(Counter(step.record.lane for step in run.decode).values())) > 1
+    for i, step in enumerate(run.decode):
+        number = step.record.label.number
+        at = step.record.index if number is None else number
+        by_step[i if counted and uneven else at][step.record.lane] = step
+    return by_step
 
 
 def _what(step: Judged) -> str:

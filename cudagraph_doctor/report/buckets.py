@@ -145,7 +145,8 @@ def _ranks(summary: dict[str, Any]) -> Iterator[RenderableType]:
     apart = summary["ranks_apart"]
     if apart:
         first = "; ".join(f"{lane} {what}" for lane, what in apart[0]["ranks"].items())
-        yield _indented(f"Ranks differ in {len(apart)} steps, first in step {apart[0]['step']}: {first}.")
+        steps = f"{len(apart)} steps, first in" if len(apart) > 1 else "1 step,"
+        yield _indented(f"Ranks differ in {steps} step {apart[0]['step']}: {first}.")
 
 
 def _gaps(gaps: list[dict[str, Any]]) -> Iterator[RenderableType]:

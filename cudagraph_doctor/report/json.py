@@ -12,7 +12,7 @@ from cudagraph_doctor.errors import UsageError
 from cudagraph_doctor.findings import SCHEMA_VERSION, Report, report_from_json, to_json
 from cudagraph_doctor.report.view import View
 
-_FIX = "Give a file written by `cudagraph-doctor diff --format json=FILE`."
+_FIX = "Give a file that cudagraph-doctor wrote: `diff SPEC --format json=FILE`, `buckets TRACE --format json=FILE`."
 
 
 def render(report: Report, view: View) -> str:

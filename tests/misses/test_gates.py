@@ -80,3 +80,15 @@ def test_no_replay_to_count_launches_of(step: MakeStep, run: MakeRun) -> None:
 
 def test_numbers_leave_out_what_is_not_known(step: MakeStep, run: MakeRun) -> None:
     assert numbers(summarize(run([step(None, 4)]))) == {"hit_rate": 1.0, "eager_share": 0.0}
+
+
+def test_full_replays_are_not_shown_by_mixed_steps_alone(step: MakeStep, run: MakeRun) -> None:
+    pieces = {"graph_launches": 20, "graph_kernels": 120, "loose_launches": 30, "stage": Stage.MIXED}
+    judged = run([step(3, 4, **pieces)], CAPTURED)
+    [gate] = check(judged, Demands(expect="full"), summarize(judged))
+    assert gate.met is None
+    assert "no pure decode step to judge (1 with prefill tokens mixed in" in gate.message
+    assert "pure decode steps" in gate.fix
+    assert met(run([step(3, 4, **pieces), step(3, 4)], CAPTURED), expect="full") == [True]
+    assert met(run([step(3, 4, **pieces), step(3)], CAPTURED), expect="full") == [False]
+    assert met(run([step(3, 4, **pieces)], CAPTURED, expect="piecewise"), expect="piecewise") == [True]

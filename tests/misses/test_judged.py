@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from cudagraph_doctor.misses.judged import Demands, judge_all
+from cudagraph_doctor.misses.summary import summarize
 from cudagraph_doctor.misses.verdict import Verdict
 from cudagraph_doctor.traces.labels import Stage
 from cudagraph_doctor.traces.steps import CaptureRecord, Gap, Lane, Trace
@@ -50,3 +53,21 @@ def test_hits(step: MakeStep, run: MakeRun) -> None:
 def test_a_step_takes_as_long_as_host_or_gpu(step: MakeStep, run: MakeRun) -> None:
     judged = run([step(3, 4, gpu_end_ns=9_000_000), step(3, 4)])
     assert [s.time_ns for s in judged.steps] == [9_000_000, 600_000]
+
+
+@pytest.mark.parametrize(
+    ("sources", "names"),
+    [
+        (["a.json"], ["rank 0"]),
+        (["a.json", "b.json"], ["rank 0 of a.json", "rank 0 of b.json"]),
+        (["a.json", "a.json"], ["rank 0 of a.json (1)", "rank 0 of a.json (2)"]),
+    ],
+)
+def test_lanes_of_one_name_are_told_apart(sources: list[str], names: list[str], step: MakeStep) -> None:
+    traces = [
+        Trace(source, "nsys", "v", "node", "labels of x", (Lane("rank 0", source, 0),), (step(3, 4),))
+        for source in sources
+    ]
+    judged = judge_all(traces, Demands())
+    assert [lane.name for lane in judged.lanes] == names
+    assert len(summarize(judged)["ranks"]) == len(names)  # and nothing is looked up by a name that two share

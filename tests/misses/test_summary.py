@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
 
-from cudagraph_doctor.misses.summary import span, summarize
+from cudagraph_doctor.misses.summary import span, summarize, uncommon_steps
 from cudagraph_doctor.traces.labels import Stage
-from cudagraph_doctor.traces.steps import Gap, Lane, Trace
+from cudagraph_doctor.traces.steps import Gap, Lane, StepRecord, Trace
 
 if TYPE_CHECKING:
     from tests.misses.conftest import MakeRun, MakeStep
@@ -125,3 +126,19 @@ def test_ranks(step: MakeStep, run: MakeRun) -> None:
 def test_overlap_is_the_median(step: MakeStep, run: MakeRun) -> None:
     judged = run([step(3, 4, overlap=0.2), step(3, 4, overlap=0.8), step(3, 4, overlap=0.7), step(3, 4)])
     assert summarize(judged)["overlap_of_streams"] == 0.7
+
+
+def test_ranks_are_compared_in_the_steps_that_all_have(step: MakeStep, run: MakeRun) -> None:
+    def numbered(number: int | None, bucket: int, lane: int) -> StepRecord:
+        made = step(3, bucket, named=True, lane=lane)
+        return dataclasses.replace(made, label=dataclasses.replace(made.label, number=number))
+
+    steps = [numbered(i, 4, lane) for i in range(3) for lane in (0, 1)] + [numbered(3, 8, 0), numbered(4, 8, 0)]
+    steps += [numbered(4, 4, 1)]
+    judged = run(steps, CAPTURED)
+    assert [apart["step"] for apart in summarize(judged)["ranks_apart"]] == [4]
+    assert uncommon_steps(judged) == 1
+    uncounted = run([dataclasses.replace(s, label=dataclasses.replace(s.label, number=None)) for s in steps], CAPTURED)
+    assert summarize(uncounted)["ranks_apart"] == []  # which step is which cannot be told
+    assert uncommon_steps(uncounted) == len(steps)
+    assert uncommon_steps(run([step(3, 4)], CAPTURED)) == 0
