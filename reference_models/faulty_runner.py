@@ -45,6 +45,10 @@ class BatchAboveLargest(EagerAtTimes):
         """Above the largest bucket."""
         return n > self.captured_sizes[-1]
 
+    def key(self, i: int, n: int) -> Any:
+        """None where no graph serves the step."""
+        return None if self.refuses(i, n) else super().key(i, n)
+
 
 class BatchAtTheLargest(BatchAboveLargest):
     """Captures what it admits."""

@@ -25,12 +25,14 @@ GROUPS = {
     "zoo": ["tests/test_zoo.py"],
     "faults": ["tests/checks"],
     "program": ["tests/test_cli_gpu.py", "tests/proof"],
-    "engines": ["tests/examples"],
+    "recording": ["tests/recording"],
+    "engines": ["tests/examples", "-k", "not nano_vllm"],
+    "nano-vllm": ["tests/examples", "-k", "nano_vllm"],
 }
-"""Group -> test paths."""
+"""Group -> what pytest is told."""
 WORKERS = {"zoo": 4, "faults": 4}
 """Groups that are spread over processes (pytest-xdist), where that is installed."""
-ALONE = ("engines",)
+ALONE = ("nano-vllm",)
 """Groups that size their caches by the memory that is free."""
 
 

@@ -45,14 +45,17 @@ class EngineSubject:
         self._held |= {live.ordinal: hold(live, around) for live in graphs}
 
     def plan(self, steps: int, keys: Sequence[int], sizes: Sequence[int], exhaustive: bool) -> list[Planned]:
-        """See `Subject.plan`. Default: the target's `batch_sizes` in an order that shrinks and grows."""
+        """See `Subject.plan`. Default: the target's `batch_sizes` in an order that shrinks and grows.
+
+        After each block comes a step with all rows: it sees what earlier ones did to the state of rows that left.
+        """
         if keys:
             raise UsageError("an EngineTarget has no list of buckets", fix="choose rows with --batch-sizes instead")
         order = list(sizes)
         if not order:
             known = sorted({int(n) for n in getattr(self.target, "batch_sizes", (1, 2, 3, 4, 5, 7, 8))})
             few = choose(known, exhaustive)
-            order = [n for big in reversed(few) for n in (big, _before(known, big), known[0], big)]
+            order = [n for big in reversed(few) for n in (big, _before(known, big), known[0], big, known[-1])]
         key = getattr(self.target, "key", None)
         order = [order[i % len(order)] for i in range(max(steps, len(order)))]
         return [Planned(i, i, n, key(i, n) if key else n) for i, n in enumerate(order)]

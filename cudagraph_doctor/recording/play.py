@@ -41,7 +41,9 @@ def play(job: Job) -> None:
         if job.profiler == "torch":
             activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
             torch.cuda.init()
-            profiler = stack.enter_context(torch.profiler.profile(activities=activities))
+            # without it, annotations that the target's other threads make are lost
+            config = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+            profiler = stack.enter_context(torch.profiler.profile(activities=activities, experimental_config=config))
         stack.enter_context(ranges.installed())
         loaded = loader.load(job.settings, "cuda")
         planned = plan(loaded.target, job.settings)

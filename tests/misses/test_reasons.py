@@ -122,10 +122,8 @@ def test_weak_keys(step: MakeStep, run: MakeRun) -> None:
     assert reasons(again) == [Reason.KEY_TOO_WEAK] * 3
     every = run([step(3, 4, captures=1), step(3, 4, captures=1), step(3, 4, captures=1)], CAPTURED)
     assert reasons(every) == [Reason.CAPTURE] * 3  # never replayed: the key is too strong, if anything
-    differ = run([step(3, 4, named=True), step(3, 4, named=True, graphs=("other",), graph_kernels=50)])
-    assert reasons(differ) == [Reason.KEY_TOO_WEAK] * 2
-    halves = run([step(3, 4, named=True), step(3, 4, named=True, graphs=("other",))])
-    assert reasons(halves) == [None, None]
+    modes = run([step(3, 4, named=True), step(3, 4, named=True, graphs=("other",), graph_kernels=50)])
+    assert reasons(modes) == [None, None]  # the key may hold more than the label tells
     foreign = run([step(7, 8, named=True, graphs=("g4",))], CAPTURED)
     assert foreign.steps[0].miss is not None and "captured for 4" in foreign.steps[0].miss.detail
 
