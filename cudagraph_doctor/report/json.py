@@ -53,7 +53,7 @@ def load(path: Path) -> Report:
     if version > SCHEMA_VERSION:
         raise UsageError(
             f'"{path}" has schema_version {version}; this version reads up to {SCHEMA_VERSION}.',
-            fix="Upgrade cudagraph-doctor: pip install -U cudagraph-doctor.",
+            fix="Upgrade cudagraph-doctor: `pip install .` in a newer checkout.",
         )
     try:
         return report_from_json(data)
