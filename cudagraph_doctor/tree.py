@@ -59,21 +59,24 @@ def leaves(tree: Any) -> dict[str, Any]:
     A value met twice is listed at its first path only; cycles end there.
     """
     found: dict[str, Any] = {}
-    seen: set[int] = set()
-
-    def visit(path: str, node: Any) -> None:
-        below = list(children(node))
-        if not below:
-            found[path.removeprefix(".")] = node
-            return
-        if id(node) in seen:
-            return
-        seen.add(id(node))
-        for element, value in below:
-            visit(path + element, value)
-
-    visit("", tree)
+    _collect("", tree, found, set())
     return found
+
+
+# Functions of their own: one that calls itself from a closure is a reference cycle, and keeps the user's tensors alive
+# until the garbage collector comes by.
+
+
+def _collect(path: str, node: Any, found: dict[str, Any], seen: set[int]) -> None:
+    below = list(children(node))
+    if not below:
+        found[path.removeprefix(".")] = node
+        return
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    for element, value in below:
+        _collect(path + element, value, found, seen)
 
 
 def tensors(tree: Any) -> dict[str, torch.Tensor]:
@@ -97,23 +100,24 @@ def copies(tree: Any) -> dict[str, Any]:
 
 def rebuild(tree: Any, change: Callable[[str, Any], Any]) -> Any:
     """A copy of `tree` with each leaf replaced by `change(path, leaf)`. Containers keep their types."""
+    return _rebuilt("", tree, change)
 
-    def visit(path: str, node: Any) -> Any:
-        if not list(children(node)):
-            return change(path.removeprefix("."), node)
-        if isinstance(node, dict):
-            new = copy.copy(node)
-            for (element, value), key in zip(list(children(node)), list(node), strict=True):
-                new[key] = visit(path + element, value)
-            return new
-        if isinstance(node, tuple) and hasattr(node, "_fields"):
-            return type(node)(*(visit(path + element, value) for element, value in children(node)))
-        if isinstance(node, (list, tuple)):
-            return type(node)(visit(path + element, value) for element, value in children(node))
-        new = copy.copy(node)
-        for element, value in children(node):
-            # frozen dataclasses refuse setattr; the copy is ours
-            object.__setattr__(new, element[1:], visit(path + element, value))
-        return new
 
-    return visit("", tree)
+def _rebuilt(path: str, node: Any, change: Callable[[str, Any], Any]) -> Any:
+    below = list(children(node))
+    if not below:
+        return change(path.removeprefix("."), node)
+    new = [_rebuilt(path + element, value, change) for element, value in below]
+    if isinstance(node, dict):
+        mapping = copy.copy(node)  # its type may hold more than its items
+        mapping.update(zip(node, new, strict=True))
+        return mapping
+    if isinstance(node, tuple) and hasattr(node, "_fields"):
+        return type(node)(*new)
+    if isinstance(node, (list, tuple)):
+        return type(node)(new)
+    other = copy.copy(node)
+    for (element, _), value in zip(below, new, strict=True):
+        # frozen dataclasses refuse setattr; the copy is ours
+        object.__setattr__(other, element[1:], value)
+    return other

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass, field
 from enum import Enum
@@ -114,3 +116,18 @@ def test_an_array_of_objects_stays_one() -> None:
     numpy = pytest.importorskip("numpy")
     names = numpy.array(["a", "b"])
     assert tree.copies({"names": names})["names"] is names
+
+
+def test_nothing_is_kept_alive_until_the_garbage_is_collected() -> None:
+    """Memory of a step's inputs that stays in use passes for state."""
+    leaf = torch.zeros(2)
+    gone = weakref.ref(leaf)
+    gc.disable()
+    try:
+        tree.leaves({"a": [leaf]})
+        tree.copies({"a": [leaf]})
+        tree.rebuild({"a": [leaf]}, lambda path, leaf: leaf)
+        del leaf
+        assert gone() is None
+    finally:
+        gc.enable()
