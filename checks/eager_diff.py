@@ -28,6 +28,7 @@ from cudagraph_doctor.proof.loop import LoopSubject
 from cudagraph_doctor.proof.nodes import first_unlike
 from cudagraph_doctor.proof.probes import first_diverging_module
 from cudagraph_doctor.proof.repair import Cause, moved_names
+from cudagraph_doctor.proof.replaced import Replaced, state_replaced
 from cudagraph_doctor.proof.runner import RunnerSubject
 from cudagraph_doctor.proof.state_diff import StateDifference, harmful, owner, state_difference
 from cudagraph_doctor.proof.subject import Planned
@@ -40,7 +41,9 @@ from cudagraph_doctor.proof.wording import (
     failing_replay,
     numerics_note,
     one_fault_each,
+    replaced_finding,
     reset_finding,
+    reset_not_in_place,
     unknown_note,
 )
 from cudagraph_doctor.settings import Settings
@@ -133,6 +136,9 @@ class _Collector:
         compared = [replace(at, index=i) for i, at in enumerate(compared)]
         try:
             self._discover(compared)
+            replaced = state_replaced(self.arms, compared, _HORIZON, settings.tolerances)
+            if replaced is not None:
+                return self._state_lost(compared, replaced)
             self.progress.stage("steps", len(compared))
             self.arms.begin(compared)
             for at in compared:
@@ -196,6 +202,16 @@ class _Collector:
         self.subject.not_checked.append("what comes after the replay that failed")
         return self._outcome(plan, [finding, *self._findings()])
 
+    def _state_lost(self, plan: list[Planned], found: Replaced) -> Outcome:
+        """No arm can start from state that moves from under it: this is mended first."""
+        if not self.settings.values:
+            found = replace(found, differences=tuple(without_values(found.differences)))
+        at = found.at
+        self.steps.append(Step(at.step, at.rows, str(at.key), "finding", {"kind": Kind.FROZEN.value}))
+        self.subject.not_checked.append(f"all other steps, as long as `{found.names[0]}` is put in another's place")
+        staging = places.staging(self.subject.target)
+        return self._outcome(plan, [replaced_finding(found, staging, self.backend.name), *self._findings()])
+
     def _places(self, at: Planned, launched: Origin | None) -> Places:
         return Places(places.staging(self.subject.target), places.captured(self.arms, at), launched)
 
@@ -254,6 +270,8 @@ class _Collector:
         elif judge(record) is Kind.UNSTABLE and not self._unstable(at, _reference(record)):
             record.replay_control = Gap()
         kind = judge(record)
+        if self.arms.found.replaced_by_reset and kind not in (Kind.CLEAN, Kind.NUMERICS, Kind.HARMLESS, Kind.PADDING):
+            raise reset_not_in_place(self.arms.found.replaced_by_reset, at, record)
         if kind in (Kind.DIFFERS, Kind.UNTOLD) and diagnosis.culprits == [] and not self._again(at, record):
             kind = Kind.UNKNOWN
         # small, but writing a true input over a stale one takes it away: harm shown. Moved damage shows none.

@@ -25,6 +25,9 @@ from cudagraph_doctor.walk import Walk, walk
 UNNAMED = "unnamed memory"
 """Memory that no tensor of the target's objects lies in. Addresses of temporaries come back, so it proves little."""
 
+_LARGE = 1 << 20
+"""Bytes: blocks above this are weights, caches and the like, and looking at them takes time."""
+
 
 class Arm(StrEnum):
     """The ways to run a step."""
@@ -59,6 +62,12 @@ class Discovery:
     """Paths of host values that a step changes and reset() restores: such steps are reached by reset and replay."""
     unrestored: list[str] = field(default_factory=list)
     """Host values, or "device memory ...", that reset() does not bring back."""
+    state_paths: list[str] = field(default_factory=list)
+    """Where in the target's objects state lies, of what eager steps leave in its place."""
+    replaced_by_reset: list[str] = field(default_factory=list)
+    """Paths of state that is another tensor after reset()."""
+    replaced_by_graphs: dict[str, Planned] = field(default_factory=dict)
+    """Paths of state that is another tensor after a graph step, with the first step after which it was."""
     walked_all: bool = True
     step_seconds: float = 0.0
     """Time of an eager step, once warm."""
@@ -81,6 +90,8 @@ class Arms:
         self._history: list[Planned] = []
         self._plan: list[Planned] = []
         self._saved: Snapshot | None = None
+        self._weights: set[int] = set()
+        """Addresses of the storages of parameters."""
         self._replaying = replaying
         self.runs = 0
 
@@ -93,6 +104,8 @@ class Arms:
         object: such a target is rewound by reset and replay, as one whose counters move.
         """
         subject, found = self.subject, self.found
+        named = walk(subject.roots()).tensors.values()
+        self._weights = {t.untyped_storage().data_ptr() for t in named if isinstance(t, torch.nn.Parameter)}
         subject.reset()
         start = self._host()
         # the first pass also allocates what is allocated lazily, so the second one starts with all memory in place
@@ -102,29 +115,29 @@ class Arms:
         host = self._host()
         # what is made on first use (a cache that was None) is gone from the host values: that is no leftover
         found.unrestored += [path for path in start if path in host and start[path] != host[path]]
-        before, random = self._look(), self.memory.random_state()
-        lasting = set(before)
+        looks, random = [self._look()], self.memory.random_state()
         moved: dict[str, None] = {}
-        looks = []
         for at in plan:
             started = time.perf_counter()
             subject.eager(at)
             self.backend.synchronize()
             found.step_seconds += (time.perf_counter() - started) / len(plan)
-            self.memory.refresh()
-            lasting &= self.memory.blocks
             now = self._host(tensors=True)
             moved |= dict.fromkeys(path for path in now if host.get(path, now[path]) != now[path])
             host = now
-            if at is plan[0] or at is plan[-1]:  # after the last step alone, what goes round might be where it was
-                looks.append(self._look())
+            self._look_after(at, plan, looks)
         found.host_moves = list(moved)
-        for after in looks:
-            found.state |= self.memory.changed(before, {b: h for b, h in after.items() if b in lasting})
+        found.state = self.memory.changed_between(looks)
         self.memory.set_random_state(random)
+        state, lay = self.memory.merged(found.state), self._lie()
+        found.state_paths = [
+            path
+            for path, extent in lay.items()
+            if f"tensor {path}" not in moved and any(extent.meets(some) for some in state)
+        ]
         subject.reset()
-        again = self._look()
-        left = self.memory.changed(before, {b: h for b, h in again.items() if b in lasting}) & found.state
+        found.replaced_by_reset = self._replaced(lay, self._lie())
+        left = self.memory.changed_between([looks[0], self._look()]) & found.state
         found.unrestored += [f"device memory of {name}" for name in self.names_of(left) if name != UNNAMED]
         return found
 
@@ -145,18 +158,17 @@ class Arms:
         is history that must stay.
         """
         self.subject.reset()
-        before = self._look()
-        lasting = set(before)
+        looks, replaced = [self._look()], self.found.replaced_by_graphs
         for at in plan:
             if at.key is not None:
+                lay = self._lie()
                 self._replaying(at)
                 self.subject.replayed(at)
                 self.backend.synchronize()
                 self._replaying(None)
-                self.memory.refresh()
-                lasting &= self.memory.blocks
-        after = {block: marks for block, marks in self._look().items() if block in lasting}
-        changed = self.memory.changed(before, after) - self.found.state
+                self._look_after(at, plan, looks)
+                replaced |= {name: at for name in self._replaced(lay, self._lie()) if name not in replaced}
+        changed = self.memory.changed_between(looks) - self.found.state
         staged = [
             t for at in plan for held in self.subject.held(at) for p, t in held.tensors.items() if p in held.inputs
         ]
@@ -165,10 +177,31 @@ class Arms:
         self.found.state = self.memory.merged(self.found.state)
         self.subject.reset()
 
-    def _look(self) -> dict[Block, torch.Tensor]:
+    def _lie(self) -> dict[str, Extent]:
+        """Where the tensors of the target's objects lie, by path. They are not held: addresses come back by right."""
+        return {path: Extent(*span(tensor)) for path, tensor in walk(self.subject.roots()).tensors.items()}
+
+    def _replaced(self, before: Mapping[str, Extent], after: Mapping[str, Extent]) -> list[str]:
+        """Paths of state at which another tensor is after than before."""
+        common = before.keys() & after.keys()
+        return [p for p in self.found.state_paths if p in common and before[p].address != after[p].address]
+
+    def _look(self, before: Mapping[Block, torch.Tensor] | None = None) -> dict[Block, torch.Tensor]:
+        """Fingerprints as of now; of weights and large blocks, those of the look `before`, if that is given."""
         self.backend.synchronize()
         self.memory.refresh()
-        return self.memory.fingerprint()
+        known = {
+            block: marks
+            for block, marks in (before or {}).items()
+            if block.bytes > _LARGE or block.address in self._weights
+        }
+        return self.memory.fingerprint(known)
+
+    def _look_after(self, at: Planned, plan: Sequence[Planned], looks: list[dict[Block, torch.Tensor]]) -> None:
+        """Look after step `at`. What goes round may be at the end where it was: so after each step, but at weights and
+        large blocks, which cost time, after the first and the last alone.
+        """
+        looks.append(self._look(None if at in (plan[0], plan[-1]) else looks[-1]))
 
     def _host(self, tensors: bool = False) -> dict[str, Any]:
         """Host values by path; with `tensors`, also which memory each tensor's name belongs to."""
@@ -266,6 +299,25 @@ class Arms:
         self.memory.restore(Snapshot(result.state), random=False)
         self._history.append(at)
 
+    def play(self, steps: Sequence[Planned], around: Callable[[Planned], AbstractContextManager[bool]]) -> list[Result]:
+        """From reset, the steps in a row.
+
+        Args:
+            steps: which.
+            around: entered for each step; yields whether it is run through its graph.
+        """
+        self.subject.reset()
+        results = []
+        for at in steps:
+            self.runs += 1
+            with around(at) as by_graph:
+                if by_graph:
+                    self._replaying(at)
+                arm = Arm.REPLAYED if by_graph else Arm.EAGER
+                results.append(self._measure(arm, (self.subject.replayed if by_graph else self.subject.eager)(at)))
+                self._replaying(None)
+        return results
+
     # names
 
     def look_around(self) -> Walk:
@@ -296,8 +348,7 @@ def span(tensor: torch.Tensor) -> tuple[int, int]:
 
 def overlaps(tensor: torch.Tensor, extent: Extent) -> bool:
     """Whether some of the tensor's bytes lie in the extent."""
-    start, size = span(tensor)
-    return start < extent.address + extent.bytes and extent.address < start + size
+    return extent.meets(Extent(*span(tensor)))
 
 
 def same_state(a: Mapping[Extent, torch.Tensor], b: Mapping[Extent, torch.Tensor]) -> bool:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import bisect
 import random
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -30,6 +31,10 @@ class Extent:
 
     address: int
     bytes: int
+
+    def meets(self, other: Extent) -> bool:
+        """Whether some byte lies in both."""
+        return self.address < other.address + other.bytes and other.address < self.address + self.bytes
 
 
 @dataclass(slots=True)
@@ -73,11 +78,17 @@ class Memory:
         """Bytes of all allocations watched."""
         return sum(block.bytes for block in self._blocks)
 
-    def fingerprint(self) -> dict[Block, torch.Tensor]:
-        """One int64 a chunk for each live block; depends on the order of the bytes as well as on their values."""
+    def fingerprint(self, known: Mapping[Block, torch.Tensor] | None = None) -> dict[Block, torch.Tensor]:
+        """One int64 a chunk for each live block; depends on the order of the bytes as well as on their values.
+
+        Args:
+            known: fingerprints that are taken over instead of looking.
+        """
+        known = known or {}
         with self._backend.own_memory(), torch.no_grad():
-            seen = ((block, self._bytes(block)) for block in self._blocks if block.bytes)
-            return {block: self._hash(data) for block, data in seen if data is not None}
+            found = {block: known[block] for block in self._blocks if block in known}
+            seen = ((block, self._bytes(block)) for block in self._blocks if block.bytes and block not in known)
+            return found | {block: self._hash(data) for block, data in seen if data is not None}
 
     def _bytes(self, block: Block) -> torch.Tensor | None:
         try:
@@ -94,25 +105,42 @@ class Memory:
         parts = []
         for start in range(0, data.numel(), _SLAB):
             slab = data[start : start + _SLAB]
-            missing = -slab.numel() % CHUNK
+            missing = -slab.numel() % (CHUNK if slab.numel() > CHUNK else 4)
             if missing or slab.data_ptr() % 4:
                 slab = torch.nn.functional.pad(slab, (0, missing))
             # half words: the top bit of a whole one times any odd weight is the same, so two flipped signs would cancel
-            words = slab.view(torch.int32).view(-1, CHUNK // 4)
-            parts.append((words * self._weights).sum(1))
+            words = slab.view(torch.int32).view(-1, min(CHUNK, slab.numel()) // 4)
+            parts.append((words * self._weights[: words.shape[1]]).sum(1))
         return torch.cat(parts)
 
     def changed(self, before: Mapping[Block, torch.Tensor], after: Mapping[Block, torch.Tensor]) -> set[Extent]:
         """Chunks whose fingerprint moved, and all chunks of blocks that were not there before."""
-        extents: set[Extent] = set()
+        if not after:
+            return set()
+        blocks = list(after)
+        ends = list(accumulate(map(len, after.values())))
         with self._backend.own_memory():
-            for block, now in after.items():
-                was = before.get(block)
-                moved = range(len(now)) if was is None else (now != was).nonzero().flatten().tolist()
-                for chunk in moved:
-                    start = chunk * CHUNK
-                    extents.add(Extent(block.address + start, min(CHUNK, block.bytes - start)))
+            # in one comparison: each one waits for the device
+            was = torch.cat([~now if (old := before.get(block)) is None else old for block, now in after.items()])
+            moved = (torch.cat(list(after.values())) != was).nonzero().flatten().tolist()
+        extents: set[Extent] = set()
+        for number in moved:
+            at = bisect.bisect_right(ends, number)
+            start = (number - ends[at] + len(after[blocks[at]])) * CHUNK
+            extents.add(Extent(blocks[at].address + start, min(CHUNK, blocks[at].bytes - start)))
         return extents
+
+    def changed_between(self, looks: Sequence[Mapping[Block, torch.Tensor]]) -> set[Extent]:
+        """Chunks that moved from one look to the next, in memory that was there at all of them.
+
+        What goes round may be at the end where it was at the beginning.
+        """
+        lasting = set.intersection(*map(set, looks))
+        return {
+            extent
+            for before, after in pairwise(looks)
+            for extent in self.changed(before, {block: after[block] for block in lasting})
+        }
 
     def merged(self, extents: Iterable[Extent]) -> set[Extent]:
         """Neighbouring extents of one allocation as one: fewer, larger copies."""

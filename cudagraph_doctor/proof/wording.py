@@ -8,12 +8,14 @@ from typing import Any
 
 import torch
 
+from cudagraph_doctor.errors import TargetError
 from cudagraph_doctor.findings import Culprit, Finding, Location, Proof, Severity
 from cudagraph_doctor.graph.model import Origin
 from cudagraph_doctor.graph.names import readable
 from cudagraph_doctor.proof.compare import Level
 from cudagraph_doctor.proof.diagnose import Diagnosis
 from cudagraph_doctor.proof.repair import Cause, Remedy
+from cudagraph_doctor.proof.replaced import Replaced
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.proof.verdict import Gap, Kind, StepRecord
 from cudagraph_doctor.rules import RULES
@@ -379,6 +381,44 @@ def failing_replay(at: Planned, moved: Sequence[str], places: Places, backend: s
         key=str(at.key),
         backend=backend,
         evidence={"moved": list(moved[:16])},
+    )
+
+
+def replaced_finding(found: Replaced, staging: Location | None, backend: str) -> Finding:
+    """A graph step puts another tensor in the place of state."""
+    names = ", ".join(f"`{name}`" for name in found.names)
+    effect = "; ".join(map(str, found.differences[:3]))
+    return Finding(
+        "CGD101",
+        f"{names} is another tensor by now than the one that graph {found.at.key} captured: staging step "
+        f"{found.at.step} put it there, so the graph's writes do not reach step {found.later.step}, run eagerly "
+        f"({effect}).",
+        RULES["CGD101"].severity,
+        Proof.CONFIRMED if found.healed else Proof.MEASURED,
+        _FIXES[Cause.REBOUND].format(last=found.names[0].rpartition(".")[2]),
+        culprit=Culprit("state", found.names[0]),
+        location=staging,
+        step=found.at.step,
+        key=str(found.at.key),
+        backend=backend,
+        evidence={
+            "cause": Cause.REBOUND.value,
+            "control": "the same steps in a row, all of them eagerly, twice: equal",
+            "names": list(found.names[:16]),
+            **({"healed_by": f"copying what the graph wrote to where {names} is now"} if found.healed else {}),
+        },
+    )
+
+
+def reset_not_in_place(names: Sequence[str], at: Planned, record: StepRecord) -> TargetError:
+    """State is another tensor after reset(), and a step cannot be judged for it."""
+    gap = record.eager_control if record.eager_control.level is Level.LARGE else record.replayed
+    what = ", ".join(f"`{name}`" for name in names[:5])
+    return TargetError(
+        f"reset() is not in place: {what} is another tensor after it, while graphs keep the memory that they captured",
+        seen=f"step {at.step} with {at.rows} rows then differs: {gap}",
+        fix=f"write into the tensor that is there (`{names[0]}.zero_()`, `{names[0]}.copy_(start)`) instead of putting "
+        "a new one in its place",
     )
 
 

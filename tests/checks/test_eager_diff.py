@@ -454,6 +454,63 @@ def test_rounding_is_a_note_once_a_graph(make: Make, diff: Callable[..., Outcome
     assert (only(outcome).code, outcome.status, verdicts(outcome)) == ("CGD107", Status.PASSED, ["note"] * 3)
 
 
+def accumulating(self: Any, step: int, n: int) -> Inputs:
+    """Every step reads what the one before it wrote."""
+    rows = torch.arange(n, device=self.device)
+    return {"x": (rows + step + 1).float(), "slots": rows}
+
+
+def overwriting(self: Any, inputs: Inputs) -> Inputs:
+    """A step that puts out what earlier ones left, and repeats whatever is left of itself."""
+    y = self.cache[:4].sum() + inputs["x"]
+    self.cache[inputs["slots"]] = inputs["x"]
+    return {"y": y}
+
+
+@pytest.mark.parametrize("forward", [Counters.forward, overwriting])
+def test_state_that_staging_replaces_is_named_once(
+    make: Make, diff: Callable[..., Outcome], forward: Callable[..., Inputs]
+) -> None:
+    def update(self: Any, static: Inputs, fresh: Inputs) -> None:
+        Counters.update(self, static, fresh)
+        self.cache = self.cache.clone()
+
+    outcome = diff(make(update=update, next_inputs=accumulating, forward=forward), 2, 2, 2)
+    finding = only(outcome)
+    assert (outcome.status, finding.code, finding.proof, finding.step) == (Status.FOUND, "CGD101", Proof.CONFIRMED, 0)
+    assert finding.culprit is not None and (finding.culprit.kind, finding.culprit.name) == ("state", "cache")
+    assert "`cache` is another tensor by now" in finding.message and "cache.copy_(new)" in finding.fix
+    assert finding.location is not None and finding.location.file == __file__
+    assert any("`cache` is put in another's place" in text for text in outcome.not_checked)
+    hidden = only(diff(make(update=update, next_inputs=accumulating, forward=forward), 2, 2, 2, values=False))
+    assert hidden.fingerprint == finding.fingerprint
+
+
+@pytest.mark.parametrize("forward", [Counters.forward, overwriting])
+def test_a_reset_that_replaces_state_is_refused_by_name(
+    make: Make, diff: Callable[..., Outcome], forward: Callable[..., Inputs]
+) -> None:
+    def reset(self: Any) -> None:
+        self.cache = torch.zeros_like(self.cache)
+
+    with pytest.raises(TargetError, match=r"reset\(\) is not in place: `cache` is another tensor") as caught:
+        diff(make(reset=reset, next_inputs=accumulating, forward=forward), 2, 2, 2)
+    assert caught.value.seen.startswith("step ") and "cache.copy_(start)" in caught.value.fix
+
+
+def test_a_reset_that_replaces_what_no_graph_reads_is_left_alone(make: Make, diff: Callable[..., Outcome]) -> None:
+    def step(self: Any, i: int, n: int) -> Inputs:
+        self.log[i] = n  # kept beside the graphs, on the device
+        return CountingEngine.step(self, i, n)
+
+    def reset(self: Any) -> None:
+        CountingEngine.reset(self)
+        self.log = torch.zeros(8, device=self.loop.device)
+
+    outcome = diff(make(CountingEngine, step=step, reset=reset), 2, 1, 2)
+    assert (outcome.status, outcome.findings, verdicts(outcome)) == (Status.PASSED, (), ["clean"] * 3)
+
+
 def test_a_tolerance_given_decides(make: Make, diff: Callable[..., Outcome]) -> None:
     def make_engine() -> Any:
         return make(CountingEngine, step=in_graphs(lambda self, i, y: y * 1.2))

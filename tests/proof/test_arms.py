@@ -73,6 +73,72 @@ def test_static_inputs_that_every_run_stages_are_left_alone(loop_target: Target,
     assert arms.found.touched == set()
 
 
+def test_what_graph_steps_bring_back_to_where_it_was_is_put_back(loop_target: Target, arms_of: MakeArms) -> None:
+    def update(self: Any, static: dict[str, torch.Tensor], fresh: dict[str, torch.Tensor]) -> None:
+        for name, value in fresh.items():
+            static[name].copy_(value)
+        self.half.bitwise_xor_(1)
+
+    def forward(self: Any, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {"y": inputs["x"] + self.half}
+
+    half = torch.zeros(1, dtype=torch.int64, device=loop_target().device)
+    target = loop_target(update=update, forward=forward, half=half)
+    arms, (first, _) = arms_of(target, 2, 2)
+    assert within(arms.found.touched, half) and not arms.found.state
+    arms.save()
+    assert same(arms.run(Arm.REPLAYED, first), arms.run(Arm.REPLAYED, first))
+
+
+def test_where_the_state_lies_and_who_puts_other_in_its_place(loop_target: Target, arms_of: MakeArms) -> None:
+    def update(self: Any, static: dict[str, torch.Tensor], fresh: dict[str, torch.Tensor]) -> None:
+        for name, value in fresh.items():
+            static[name][: len(value)].copy_(value)
+        if len(fresh["x"]) == 1:
+            self.cache = self.cache.clone()
+
+    def reset(self: Any) -> None:
+        self.cache = torch.zeros_like(self.cache)
+
+    arms, _ = arms_of(loop_target(), 2, 1)
+    assert (arms.found.state_paths, arms.found.replaced_by_reset, arms.found.replaced_by_graphs) == (["cache"], [], {})
+    arms, (_, one, _) = arms_of(loop_target(update=update), 2, 1, 1)
+    assert (arms.found.replaced_by_reset, arms.found.replaced_by_graphs) == ([], {"cache": one})
+    arms, _ = arms_of(loop_target(reset=reset), 2, 1)
+    assert (arms.found.replaced_by_reset, arms.found.replaced_by_graphs) == (["cache"], {})
+
+
+def test_state_that_steps_put_anew_themselves_is_in_nobodys_place(loop_target: Target, arms_of: MakeArms) -> None:
+    def forward(self: Any, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        self.cache = self.cache + 1
+        return {"y": inputs["x"]}
+
+    def reset(self: Any) -> None:
+        self.cache = torch.zeros_like(self.cache)
+
+    arms, _ = arms_of(loop_target(forward=forward, reset=reset), 2, 1)
+    assert (arms.found.state_paths, arms.found.replaced_by_reset) == ([], [])
+
+
+def test_steps_in_a_row_some_by_their_graph(loop_target: Target, arms_of: MakeArms) -> None:
+    entered: list[int] = []
+
+    @contextmanager
+    def around(at: Planned) -> Iterator[bool]:
+        yield at.rows == 1
+        entered.append(at.index)
+
+    arms, plan = arms_of(loop_target(), 2, 1, 2)
+    results = arms.play(plan, around)
+    assert [result.arm for result in results] == [Arm.EAGER, Arm.REPLAYED, Arm.EAGER] and entered == [0, 1, 2]
+    arms.begin(plan)
+    for at, result in zip(plan, results, strict=True):
+        arms.save()
+        right = arms.run(Arm.EAGER, at)
+        assert not compare(result.outputs, right.outputs)
+        arms.commit(at, right)
+
+
 def test_buffers_of_an_engine_are_put_back_but_not_compared(engine_target: Target, arms_of: MakeArms) -> None:
     target = engine_target()
     arms, plan = arms_of(target, 2, 4, 1)

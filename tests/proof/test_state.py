@@ -69,9 +69,31 @@ def test_the_last_chunk_of_a_block_ends_with_it() -> None:
     assert memory.changed(before, memory.fingerprint()) == {Extent(2 * CHUNK, 100)}
 
 
+def test_what_is_known_is_not_looked_at() -> None:
+    made_up, memory = memory_of(4 * CHUNK, Block(0, 50), Block(CHUNK, 60))
+    before = memory.fingerprint()
+    made_up.data[5] = made_up.data[CHUNK + 5] = 1
+    known = {Block(0, 50): before[Block(0, 50)], Block(7, 7): before[Block(0, 50)]}  # one of them is gone
+    after = memory.fingerprint(known)
+    assert after.keys() == before.keys() and memory.changed(before, after) == {Extent(CHUNK, 60)}
+
+
+def test_what_changed_on_the_way_has_changed() -> None:
+    made_up, memory = memory_of(4 * CHUNK, Block(0, 50), Block(CHUNK, 60))
+    first = memory.fingerprint()
+    made_up.data[5] = made_up.data[CHUNK + 5] = 1
+    second = memory.fingerprint()
+    made_up.data[5] = made_up.data[CHUNK + 5] = 0
+    third = memory.fingerprint()
+    del third[Block(CHUNK, 60)]  # gone: it was no lasting memory
+    assert memory.changed_between([first, second, third]) == {Extent(0, 50)}
+    assert memory.changed_between([first, third]) == memory.changed_between([first]) == set()
+
+
 def test_nothing_changed() -> None:
     _, memory = memory_of(100, Block(0, 100))
     assert memory.changed(memory.fingerprint(), memory.fingerprint()) == set()
+    assert memory.changed(memory.fingerprint(), {}) == set()
 
 
 def test_a_new_block_has_changed_as_a_whole() -> None:

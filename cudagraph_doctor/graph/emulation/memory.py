@@ -90,6 +90,8 @@ class Heap:
 
     def __init__(self) -> None:
         self._device: dict[int, Memory] = {}
+        self._listed: dict[int, Memory] = {}
+        """By address, as last listed: to be asked whether it is still true."""
         self._own = False
         self._own_references = _own_references()
 
@@ -141,6 +143,7 @@ class Heap:
             storage = memory.storage()
             if storage is not None and storage.nbytes() and storage.data_ptr():
                 found.append((storage.data_ptr(), storage, memory))
+        self._listed = {address: memory for address, _, memory in found}
         return sorted(found, key=lambda entry: entry[0])
 
     def blocks(self) -> list[Block]:
@@ -154,6 +157,11 @@ class Heap:
 
     def storage_at(self, address: int) -> tuple[torch.UntypedStorage, Memory] | None:
         """The device storage that `address` lies in, with its mark."""
+        memory = self._listed.get(address)
+        if memory is not None and id(memory.storage) in self._device:
+            storage = memory.storage()
+            if storage is not None and storage.data_ptr() == address and storage.nbytes():
+                return storage, memory
         storages = self.device_storages()
         at = bisect.bisect_right([start for start, _, _ in storages], address) - 1
         if at < 0:

@@ -74,6 +74,21 @@ def test_own_memory_is_left_out_and_nests() -> None:
     assert [block.address for block in heap.blocks()] == [c.data_ptr()]
 
 
+def test_an_address_that_was_listed_is_asked_again() -> None:
+    heap = Heap()
+    x = torch.zeros(4)
+    address = x.data_ptr()
+    heap.mark(x, Place.DEVICE)
+    assert [entry[0] for entry in heap.device_storages()] == [address]
+    found = heap.storage_at(address)
+    assert found is not None and found[0].data_ptr() == address
+    heap.move(x, Place.HOST)
+    assert heap.storage_at(address) is None
+    heap.move(x, Place.DEVICE)
+    del x, found
+    assert heap.storage_at(address) is None
+
+
 def test_storage_at_finds_the_storage_that_an_address_lies_in() -> None:
     heap, x = Heap(), torch.zeros(4)
     heap.mark(x, Place.DEVICE)
