@@ -68,7 +68,8 @@ class Culprit:
     """What a finding accuses, by name."""
 
     kind: str
-    """"input" | "state" | "weight" | "output" | "parameter" | "launch" | "node" | "step order" | "unnamed"."""
+    """"input" | "state" | "weight" | "output" | "parameter" | "launch" | "node" | "step order" | "bucket" | "gate" |
+    "thread" | "unnamed"."""
     name: str
     """The tensor's name, the parameter ("paged_attention_decode, parameter 4"), the module path..."""
     detail: str = ""

@@ -156,10 +156,10 @@ def _miss(reason: Reason, key: str, group: list[Judged], run: Run) -> Finding:
     )
 
 
-def _culprit(reason: Reason, key: str, first: Judged) -> Culprit:
+def _culprit(reason: Reason, key: str, first: Judged) -> Culprit | None:
     if reason is Reason.FAILED and first.miss:
         return Culprit("launch", first.miss.detail)
-    return Culprit("bucket", key) if key else Culprit("launch", reason.value)
+    return Culprit("bucket", key) if key else None
 
 
 def _gate(gate: Gate) -> Finding:
@@ -213,7 +213,7 @@ def _side_thread(run: Run) -> list[Finding]:
             severity=Severity.WARNING,
             proof=Proof.MEASURED,
             fix="Open the step's range on the thread that launches, so that launches can be attributed for certain.",
-            culprit=Culprit("launch", "side thread"),
+            culprit=Culprit("thread", "another than the one that opens the range"),
             step=found[0].record.index,
             evidence={"steps": [s.record.index for s in found[:_LISTED_STEPS]], "graphs": graphs, "kernels": loose},
         )
@@ -231,6 +231,5 @@ def _without_labels(run: Run) -> list[Finding]:
             severity=Severity.NOTE,
             proof=Proof.MEASURED,
             fix='Put a range around each step, such as torch.cuda.nvtx.range(f"decode step={i} bs={n} bucket={b}").',
-            culprit=Culprit("launch", "steps without labels"),
         )
     ]
