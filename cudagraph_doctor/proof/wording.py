@@ -91,21 +91,21 @@ def explain(case: Case, backend: str) -> list[Finding]:
                 "CGD106",
                 Proof.MEASURED,
                 None,
-                f"Replays of {graph} on the same inputs differ from each other ({record.replay_control}); "
-                "eager repeats bit for bit.",
+                f"Replays of {graph} on the same inputs differ from each other: {record.replay_control}. Eager repeats "
+                "bit for bit.",
                 "Look for a race inside the graph, or for memory that it reads before writing.",
             )
         ]
     if diagnosis.culprits:
         return [_of_remedies(case, faults, finding) for faults in one_fault_each(diagnosis.culprits).values()]
     if case.kind is Kind.FROZEN and diagnosis.unlike is not None:
-        message = f"A capture of step {case.at.step} launches other work than {graph} does ({diagnosis.unlike})"
+        message = f"A capture of step {case.at.step} launches other work than {graph} does: {diagnosis.unlike}"
         return [
             finding.about(
                 "CGD101",
                 Proof.MEASURED,
                 _node_culprit(diagnosis, case.places.launched),
-                f"{message}: {_effect(case)}.",
+                f"{message}. {_effect(case)}.",
                 _FIXES[Cause.OTHER_NODES],
             )
         ]
@@ -360,7 +360,7 @@ def unknown_note(at: Planned, record: StepRecord, backend: str) -> Finding:
 
 def failing_replay(at: Planned, moved: Sequence[str], places: Places, backend: str) -> Finding:
     """Should this replay fail or take the process along: the same step has run eagerly."""
-    message = f"Replaying graph {at.key} at step {at.step} ({at.rows} rows) fails; the same step runs eagerly."
+    message = f"Replaying graph {at.key} fails: step {at.step} ({at.rows} rows) runs eagerly, and not by its graph."
     culprit = None
     if moved:
         names = ", ".join(f"`{name}`" for name in moved[:5])

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from cudagraph_doctor.findings import Finding, Location, Proof, Severity, to_json
+from cudagraph_doctor.findings import Finding, Location, Outcome, Proof, Report, Severity, Status, to_json
 from cudagraph_doctor.graph.backend import Edit, LiveGraph
 from cudagraph_doctor.graph.model import GraphNode, NodeKind, Origin
 from cudagraph_doctor.proof.compare import Difference, Level, compare, without_values
 from cudagraph_doctor.proof.diagnose import Diagnosis
 from cudagraph_doctor.proof.nodes import Unlike
 from cudagraph_doctor.proof.repair import Cause, Remedy
+from cudagraph_doctor.proof.replaced import Replaced
 from cudagraph_doctor.proof.state_diff import Place, StateDifference
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.proof.verdict import Gap, Kind, StepRecord
@@ -28,10 +29,14 @@ from cudagraph_doctor.proof.wording import (
     first_step_hint,
     numerics_note,
     one_fault_each,
+    replaced_finding,
     reset_finding,
+    reset_not_in_place,
     short,
     unknown_note,
 )
+from cudagraph_doctor.report.terminal import render
+from cudagraph_doctor.report.view import View
 
 AT = Planned(3, 3, 2, 4)
 LIVE = LiveGraph(0, weakref.ref(set()))
@@ -71,6 +76,56 @@ def one(some: Case) -> Finding:
     return finding
 
 
+UNLIKE = Diagnosis(unlike=Unlike(5, GraphNode(5, NodeKind.KERNEL, "add"), None))
+LOUD = [
+    *(case(Kind.FROZEN, written(cause)) for cause in Cause if cause not in (Cause.BAKED, Cause.OTHER_NODES)),
+    case(Kind.FROZEN, baked()),
+    case(Kind.FROZEN, diagnosis=UNLIKE),
+    case(Kind.FROZEN),
+    case(Kind.DIFFERS),
+    case(Kind.UNTOLD),
+    case(Kind.UNSTABLE),
+]
+REPLACED = Replaced(("cache",), AT, Planned(4, 4, 2, 4), LARGE.outputs, True)
+
+
+@pytest.mark.parametrize(
+    "finding",
+    [
+        *(explain(some, "emulated")[0] for some in LOUD),
+        failing_replay(AT, [], Places(STAGING), "emulated"),
+        failing_replay(AT, ["static.slots"], Places(STAGING), "emulated"),
+        replaced_finding(REPLACED, STAGING, "emulated"),
+    ],
+    ids=lambda finding: finding.message[:40],
+)
+def test_the_headline_is_a_whole_clause_and_what_is_said_below_says_more(finding: Finding) -> None:
+    outcome = Outcome("diff", Status.FOUND, findings=(finding,))
+    text = render(Report({}, {}, {}, (outcome,)), View(width=2000))
+    (headline,) = [line for line in text.splitlines() if line.startswith("Found 1 error: ")]
+    clause = headline.removeprefix("Found 1 error: ").rstrip(". ")
+    assert finding.message.startswith(clause) and len(finding.message) > len(clause) + 10
+    assert clause.count("(") == clause.count(")") and clause.count("`") % 2 == 0 and "Healed" not in clause
+
+
+def test_replaced_state_is_named_with_its_proof() -> None:
+    finding = replaced_finding(REPLACED, STAGING, "emulated")
+    json.dumps(to_json(finding))
+    assert (finding.code, finding.proof, finding.step, finding.key) == ("CGD101", Proof.CONFIRMED, 3, "4")
+    assert finding.culprit is not None and (finding.culprit.kind, finding.culprit.name) == ("state", "cache")
+    assert "do not reach step 4, run eagerly (logits: 3 of 9" in finding.message and finding.location == STAGING
+    assert "`cache`" in finding.evidence["healed_by"] and "cache.copy_(new)" in finding.fix
+    unhealed = replaced_finding(replace(REPLACED, healed=False), None, "emulated")
+    assert unhealed.proof is Proof.MEASURED and "healed_by" not in unhealed.evidence
+
+
+@pytest.mark.parametrize(("control", "seen"), [(Gap(), "logits: 3 of 9"), (STATE, "state k_cache")])
+def test_a_reset_that_is_not_in_place_is_told_with_its_effect(control: Gap, seen: str) -> None:
+    error = reset_not_in_place(["model.cache"], AT, StepRecord(replayed=LARGE, eager_control=control))
+    assert "`model.cache` is another tensor" in error.what and "model.cache.copy_(start)" in error.fix
+    assert error.seen.startswith(f"step 3 with 2 rows then differs: {seen}")
+
+
 # nothing heals
 
 
@@ -94,7 +149,7 @@ def test_other_work_than_a_capture_now_launches() -> None:
     finding = one(
         case(Kind.FROZEN, diagnosis=Diagnosis(unlike=Unlike(5, *nodes)), places=Places(STAGING, CAPTURED, LAUNCHED))
     )
-    assert finding.code == "CGD101" and "(node 5: add then, relu now)" in finding.message
+    assert finding.code == "CGD101" and "does: node 5: add then, relu now. logits: 3 of 9" in finding.message
     assert finding.culprit is not None
     assert (finding.culprit.kind, finding.culprit.name, finding.culprit.detail) == ("node", "node 5", "layers.0.attn")
     assert (finding.culprit.captured, finding.culprit.expected) == ("add", "relu")
