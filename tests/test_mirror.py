@@ -15,6 +15,7 @@ ELSEWHERE = {
     "cudagraph_doctor/graph/backend.py": "graph/test_watch.py",
     "cudagraph_doctor/graph/fields.py": "graph/test_nodes.py",
     "cudagraph_doctor/graph/functions.py": "graph/test_nodes_gpu.py",
+    "cudagraph_doctor/graph/illegal.py": "graph/test_legality.py",
     "cudagraph_doctor/graph/model.py": "graph/test_nodes.py",
     "cudagraph_doctor/progress.py": "test_worker.py",
     "cudagraph_doctor/rules.py": "docs/test_rule_pages.py",

@@ -14,10 +14,11 @@ from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.graph.backend import Block, Edit, GraphLog, LiveGraph
 from cudagraph_doctor.graph.emulation.device import EmulatedDevice, free_memory_bytes
 from cudagraph_doctor.graph.emulation.installation import in_place
-from cudagraph_doctor.graph.emulation.memory import Place, bytes_view, place_of
+from cudagraph_doctor.graph.emulation.memory import bytes_view, place_of
 from cudagraph_doctor.graph.emulation.parameters import patched
 from cudagraph_doctor.graph.emulation.reading import read
 from cudagraph_doctor.graph.emulation.recording import Recording
+from cudagraph_doctor.graph.legality import Place
 from cudagraph_doctor.graph.model import CapturedGraph
 from cudagraph_doctor.graph.origins import Trace
 from cudagraph_doctor.graph.regions import Regions

@@ -17,10 +17,11 @@ from cudagraph_doctor.graph.callsite import callsite
 from cudagraph_doctor.graph.emulation.device import EmulatedDevice
 from cudagraph_doctor.graph.emulation.faults import cuda_error
 from cudagraph_doctor.graph.emulation.generators import drawing_from
-from cudagraph_doctor.graph.emulation.memory import Memory, Place, bytes_view, memory_of, place_of, storage_of
-from cudagraph_doctor.graph.emulation.operators import Operator
+from cudagraph_doctor.graph.emulation.memory import Memory, bytes_view, memory_of, place_of, storage_of
 from cudagraph_doctor.graph.emulation.recording import Node, Recording, tensors_in
+from cudagraph_doctor.graph.legality import Place
 from cudagraph_doctor.graph.model import NodeKind, Origin
+from cudagraph_doctor.graph.operators import Operator
 from cudagraph_doctor.graph.origins import ModulePath
 
 

@@ -9,19 +9,11 @@ import bisect
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import Enum
 
 import torch
 
 from cudagraph_doctor.graph.backend import Block
-
-
-class Place(Enum):
-    """Where a storage lies."""
-
-    DEVICE = "device"
-    HOST = "host"
-    PINNED = "pinned"
+from cudagraph_doctor.graph.legality import Place
 
 
 class Memory:

@@ -12,8 +12,8 @@ import torch
 from cudagraph_doctor.graph.emulation.faults import cuda_error
 from cudagraph_doctor.graph.emulation.generators import drawing_from
 from cudagraph_doctor.graph.emulation.memory import Memory, memory_of
-from cudagraph_doctor.graph.emulation.operators import Operator
 from cudagraph_doctor.graph.model import Origin
+from cudagraph_doctor.graph.operators import Operator
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:

@@ -12,9 +12,10 @@ from torch.utils._device import DeviceContext
 
 from cudagraph_doctor.graph.emulation import faults
 from cudagraph_doctor.graph.emulation.device import active
-from cudagraph_doctor.graph.emulation.memory import Place, memory_of, place_of
+from cudagraph_doctor.graph.emulation.memory import memory_of, place_of
 from cudagraph_doctor.graph.emulation.recording import tensors_in
 from cudagraph_doctor.graph.emulation.watch import DEVICE, HOST, means_device
+from cudagraph_doctor.graph.legality import Place
 
 _Base: Any = torch._C.TensorBase
 _DEVICE_OF = _Base.device.__get__

@@ -14,9 +14,10 @@ from cudagraph_doctor.graph.emulation.device import EmulatedDevice
 from cudagraph_doctor.graph.emulation.faults import WRONG_GENERATOR
 from cudagraph_doctor.graph.emulation.generators import drawing_from, is_hosts
 from cudagraph_doctor.graph.emulation.legality import check
-from cudagraph_doctor.graph.emulation.memory import Place, memory_of, place_of
-from cudagraph_doctor.graph.emulation.operators import Operator, Role, learn
+from cudagraph_doctor.graph.emulation.memory import memory_of, place_of
 from cudagraph_doctor.graph.emulation.recording import tensors_in
+from cudagraph_doctor.graph.legality import Place
+from cudagraph_doctor.graph.operators import Operator, Role, learn
 
 HOST = torch.device("cpu")
 DEVICE = torch.device("cpu", 0)

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from cudagraph_doctor.graph.emulated import EmulatedBackend
-from cudagraph_doctor.graph.emulation.memory import Heap, Place, bytes_view, memory_of, place_of, storage_of
+from cudagraph_doctor.graph.emulation.memory import Heap, bytes_view, memory_of, place_of, storage_of
+from cudagraph_doctor.graph.legality import Place
 
 Capture = Callable[[Callable[[], object]], Any]
 

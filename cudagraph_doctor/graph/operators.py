@@ -69,6 +69,8 @@ class Operator:
     written: tuple[tuple[int, str], ...]
     """(position, name) of the arguments that are written."""
     role: Role
+    dynamic_shape: bool
+    """The shape of its output depends on values."""
     kind: NodeKind
     launches: bool
     """Does something on the device: neither a view nor a bare allocation."""
@@ -110,6 +112,7 @@ def learn(func: Callable[..., Any]) -> Operator:
             defaults=(),
             written=(),
             role=Role.ORDINARY,
+            dynamic_shape=False,
             kind=NodeKind.KERNEL,
             launches=True,
             takes_device=False,
@@ -143,6 +146,7 @@ def learn(func: Callable[..., Any]) -> Operator:
         defaults=tuple(argument.default_value for argument in positional if argument.has_default_value()),
         written=written,
         role=role,
+        dynamic_shape=torch.Tag.dynamic_output_shape in tags,
         kind=kind,
         launches=not ((func.is_view and not written) or schema.name in _ALLOCATES_ONLY),
         takes_device="device" in names,

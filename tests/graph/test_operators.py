@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cudagraph_doctor.graph.emulation.operators import Role, learn
 from cudagraph_doctor.graph.model import NodeKind
+from cudagraph_doctor.graph.operators import Role, learn
 
 aten = torch.ops.aten
 
