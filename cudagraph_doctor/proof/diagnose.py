@@ -21,10 +21,8 @@ from cudagraph_doctor.proof.compare import Level
 from cudagraph_doctor.proof.nodes import Unlike, address_suspects, baked_remedies, first_unlike
 from cudagraph_doctor.proof.repair import (
     Remedy,
-    Scene,
     first_healer,
     input_remedies,
-    look,
     moved_remedies,
     needed,
     one_each,
@@ -33,6 +31,7 @@ from cudagraph_doctor.proof.repair import (
     transplants,
     try_out,
 )
+from cudagraph_doctor.proof.scene import Scene, look
 from cudagraph_doctor.proof.subject import Held, Planned
 from cudagraph_doctor.proof.verdict import Gap
 

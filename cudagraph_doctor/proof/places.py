@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cudagraph_doctor.errors import DoctorError
@@ -13,6 +13,23 @@ from cudagraph_doctor.graph import origins
 from cudagraph_doctor.graph.model import CapturedGraph, GraphNode, Origin
 from cudagraph_doctor.proof.arms import Arms
 from cudagraph_doctor.proof.subject import Planned
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where in the user's code the pieces are."""
+
+    staging: Location | None = None
+    """The code that refreshes the static inputs."""
+    captured: Location | None = None
+    """The line that opened the capture."""
+    launched: Origin | None = None
+    """Who launched the accused node."""
+
+
+def around(target: Any, arms: Arms, at: Planned, launched: Origin | None = None) -> Places:
+    """The places of a step."""
+    return Places(staging(target), captured(arms, at), launched)
 
 
 def staging(target: Any) -> Location | None:

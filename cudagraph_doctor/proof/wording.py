@@ -8,18 +8,18 @@ from typing import Any
 
 import torch
 
-from cudagraph_doctor.errors import TargetError
-from cudagraph_doctor.findings import Culprit, Finding, Location, Proof, Severity
+from cudagraph_doctor.findings import Culprit, Finding, Location, Proof
 from cudagraph_doctor.graph.model import Origin
 from cudagraph_doctor.graph.names import readable
+from cudagraph_doctor.proof.cases import Case, one_fault_each
 from cudagraph_doctor.proof.compare import Level
 from cudagraph_doctor.proof.diagnose import Diagnosis
+from cudagraph_doctor.proof.places import Places
 from cudagraph_doctor.proof.repair import Cause, Remedy
 from cudagraph_doctor.proof.replaced import Replaced
 from cudagraph_doctor.proof.subject import Planned
-from cudagraph_doctor.proof.verdict import Gap, Kind, StepRecord
+from cudagraph_doctor.proof.verdict import Gap, Kind
 from cudagraph_doctor.rules import RULES
-from cudagraph_doctor.target import LOOP_OPTIONAL
 
 _FIXES = {
     Cause.NOT_REFRESHED: "Copy this step's `{last}` into the captured buffer before each replay "
@@ -40,44 +40,6 @@ _NOTHING = (
     "Nothing tried heals it. Compare the graph's launches with the eager ones: work may be missing from the graph, "
     "or a branch asks whether a capture is running."
 )
-
-MADE_UP_PADDING = (
-    "steps whose padding rows the doctor had to make up, since these rows change what the step does: write "
-    f"`{LOOP_OPTIONAL['update']}` in the target, which copies the fresh values into the leading rows and puts behind "
-    "them what your runner puts there"
-)
-"""Not checked: the padding of a target without `update`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Where in the user's code the pieces are."""
-
-    staging: Location | None = None
-    """The code that refreshes the static inputs."""
-    captured: Location | None = None
-    """The line that opened the capture."""
-    launched: Origin | None = None
-    """Who launched the accused node."""
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A bad step, diagnosed."""
-
-    at: Planned
-    kind: Kind
-    record: StepRecord
-    diagnosis: Diagnosis
-    module: str
-    """First module whose output differs; "" if not known."""
-    places: Places
-    owners: tuple[str, ...]
-    """Whose the cache rows are that differ: "slot 19: row 2 of slot_mapping"."""
-    steps: tuple[int, ...]
-    """All steps that this was seen at."""
-    values: bool
-    """Whether values may be shown."""
 
 
 def explain(case: Case, backend: str) -> list[Finding]:
@@ -163,28 +125,6 @@ _CODES = {
     Cause.REBOUND: "CGD101",
     Cause.BAKED: "CGD101",
 }
-
-
-def one_fault_each(culprits: Sequence[Remedy]) -> dict[tuple[str, str], list[Remedy]]:
-    """Group what one edit of the user's code would mend.
-
-    One value baked into several kernels is one fault, and so are the tensors of one object that was put in another's
-    place. The keys tell faults apart over steps and graphs: cause and name.
-    """
-    groups: dict[tuple[str, ...], list[Remedy]] = {}
-    for remedy in culprits:
-        # how much of an input is stale depends on the step: not refreshed and refreshed in part are one fault
-        cause = Cause.NOT_REFRESHED if remedy.cause is Cause.PARTLY_REFRESHED else remedy.cause
-        together = remedy.name
-        if remedy.cause is Cause.BAKED and remedy.was is not None:
-            together = f"{remedy.was!r} {remedy.expected!r}"
-        elif remedy.cause is Cause.REBOUND and "." in remedy.name and remedy.kind == "input":
-            together = remedy.name.rpartition(".")[0]
-        groups.setdefault((cause.value, together), []).append(remedy)
-    return {
-        (cause, together if some[0].cause is Cause.REBOUND else some[0].name): some
-        for (cause, together), some in groups.items()
-    }
 
 
 def _of_remedies(case: Case, remedies: list[Remedy], draft: _Draft) -> Finding:
@@ -322,42 +262,6 @@ def short(tensor: torch.Tensor | None, limit: int = 24) -> Any:
     return flat if len(flat) <= limit else [*flat[:limit], "..."]
 
 
-def numerics_note(at: Planned, kind: Kind, record: StepRecord, backend: str) -> Finding:
-    """Rounding, or a state difference without effect."""
-    if kind is Kind.HARMLESS:
-        message = f"Graph {at.key} leaves other state than eager, without effect on any output looked at"
-    else:
-        message = f"Graph {at.key} and eager differ by rounding only"
-    return Finding(
-        "CGD107",
-        f"{message}: {record.replayed}.",
-        Severity.NOTE,
-        Proof.MEASURED,
-        "Nothing to do.",
-        step=at.step,
-        key=str(at.key),
-        backend=backend,
-        evidence={"kind": kind.value, "relative": record.replayed.relative},
-    )
-
-
-def unknown_note(at: Planned, record: StepRecord, backend: str) -> Finding:
-    """Eager is no reference; or what differed does not come again each time."""
-    what = f"Eager differs from eager at step {at.step} with {at.rows} rows: {record.eager_control}."
-    if record.eager_control.level is Level.EQUAL:
-        what = f"What differed at step {at.step} with {at.rows} rows did not at each repetition: {record.replayed}."
-    return Finding(
-        "CGD001",
-        f"{what} The graph cannot be judged by it.",
-        Severity.NOTE,
-        Proof.MEASURED,
-        "Seed the step, or let reset() restore what it depends on; declare its generators.",
-        step=at.step,
-        key=str(at.key),
-        backend=backend,
-    )
-
-
 def failing_replay(at: Planned, moved: Sequence[str], places: Places, backend: str) -> Finding:
     """Should this replay fail or take the process along: the same step has run eagerly."""
     message = f"Replaying graph {at.key} fails: step {at.step} ({at.rows} rows) runs eagerly, and not by its graph."
@@ -407,31 +311,4 @@ def replaced_finding(found: Replaced, staging: Location | None, backend: str) ->
             "names": list(found.names[:16]),
             **({"healed_by": f"copying what the graph wrote to where {names} is now"} if found.healed else {}),
         },
-    )
-
-
-def reset_not_in_place(names: Sequence[str], at: Planned, record: StepRecord) -> TargetError:
-    """State is another tensor after reset(), and a step cannot be judged for it."""
-    gap = record.eager_control if record.eager_control.level is Level.LARGE else record.replayed
-    what = ", ".join(f"`{name}`" for name in names[:5])
-    return TargetError(
-        f"reset() is not in place: {what} is another tensor after it, while graphs keep the memory that they captured",
-        seen=f"step {at.step} with {at.rows} rows then differs: {gap}",
-        fix=f"write into the tensor that is there (`{names[0]}.zero_()`, `{names[0]}.copy_(start)`) instead of putting "
-        "a new one in its place",
-    )
-
-
-def reset_finding(unrestored: Sequence[str], backend: str) -> Finding:
-    """reset() leaves something behind."""
-    more = len(unrestored) - 5
-    names = ", ".join(f"`{name}`" for name in unrestored[:5]) + (f" and {more} more" if more > 0 else "")
-    return Finding(
-        "CGD002",
-        f"reset() does not bring back {names}.",
-        RULES["CGD002"].severity,
-        Proof.MEASURED,
-        "Restore it in reset(), in place.",
-        culprit=Culprit("state", unrestored[0]),
-        backend=backend,
     )

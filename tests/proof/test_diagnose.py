@@ -16,7 +16,8 @@ from cudagraph_doctor.proof import diagnose
 from cudagraph_doctor.proof.arms import Arm, Arms, Result
 from cudagraph_doctor.proof.compare import Level, compare
 from cudagraph_doctor.proof.diagnose import Diagnosis, Doctor, regions_of
-from cudagraph_doctor.proof.repair import Cause, Remedy, look
+from cudagraph_doctor.proof.repair import Cause, Remedy
+from cudagraph_doctor.proof.scene import look
 from cudagraph_doctor.proof.state_diff import state_difference
 from cudagraph_doctor.proof.subject import Held, Planned
 from cudagraph_doctor.proof.verdict import Gap

@@ -13,27 +13,22 @@ import torch
 from cudagraph_doctor.findings import Finding, Location, Outcome, Proof, Report, Severity, Status, to_json
 from cudagraph_doctor.graph.backend import Edit, LiveGraph
 from cudagraph_doctor.graph.model import GraphNode, NodeKind, Origin
+from cudagraph_doctor.proof.cases import Case, one_fault_each
 from cudagraph_doctor.proof.compare import Difference, Level, compare, without_values
 from cudagraph_doctor.proof.diagnose import Diagnosis
 from cudagraph_doctor.proof.nodes import Unlike
+from cudagraph_doctor.proof.places import Places
 from cudagraph_doctor.proof.repair import Cause, Remedy
 from cudagraph_doctor.proof.replaced import Replaced
 from cudagraph_doctor.proof.state_diff import Place, StateDifference
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.proof.verdict import Gap, Kind, StepRecord
 from cudagraph_doctor.proof.wording import (
-    Case,
-    Places,
     explain,
     failing_replay,
     first_step_hint,
-    numerics_note,
-    one_fault_each,
     replaced_finding,
-    reset_finding,
-    reset_not_in_place,
     short,
-    unknown_note,
 )
 from cudagraph_doctor.report.terminal import render
 from cudagraph_doctor.report.view import View
@@ -117,13 +112,6 @@ def test_replaced_state_is_named_with_its_proof() -> None:
     assert "`cache`" in finding.evidence["healed_by"] and "cache.copy_(new)" in finding.fix
     unhealed = replaced_finding(replace(REPLACED, healed=False), None, "emulated")
     assert unhealed.proof is Proof.MEASURED and "healed_by" not in unhealed.evidence
-
-
-@pytest.mark.parametrize(("control", "seen"), [(Gap(), "logits: 3 of 9"), (STATE, "state k_cache")])
-def test_a_reset_that_is_not_in_place_is_told_with_its_effect(control: Gap, seen: str) -> None:
-    error = reset_not_in_place(["model.cache"], AT, StepRecord(replayed=LARGE, eager_control=control))
-    assert "`model.cache` is another tensor" in error.what and "model.cache.copy_(start)" in error.fix
-    assert error.seen.startswith(f"step 3 with 2 rows then differs: {seen}")
 
 
 # nothing heals
@@ -363,21 +351,6 @@ def test_the_first_bad_step_hints_at_the_cause() -> None:
 # findings without a diagnosis
 
 
-def test_rounding_and_harmless_state_are_notes() -> None:
-    for kind, words in ((Kind.NUMERICS, "differ by rounding only"), (Kind.HARMLESS, "without effect on any output")):
-        note = numerics_note(AT, kind, StepRecord(replayed=LARGE), "cuda")
-        assert (note.code, note.severity) == ("CGD107", Severity.NOTE) and words in note.message
-        assert note.evidence["relative"] == 0.5
-
-
-def test_eager_that_does_not_repeat_is_a_note() -> None:
-    note = unknown_note(AT, StepRecord(eager_control=LARGE), "cuda")
-    assert (note.code, note.severity, note.step) == ("CGD001", Severity.NOTE, 3)
-    assert note.message.startswith("Eager differs from eager at step 3 with 2 rows: logits")
-    once = unknown_note(AT, StepRecord(replayed=LARGE), "cuda")
-    assert once.message.startswith("What differed at step 3 with 2 rows did not at each repetition: logits")
-
-
 def test_a_replay_that_fails_is_told_before_it_is_tried() -> None:
     plain = failing_replay(AT, [], Places(STAGING), "cuda")
     assert (plain.code, plain.severity, plain.culprit) == ("CGD003", Severity.ERROR, None)
@@ -385,11 +358,3 @@ def test_a_replay_that_fails_is_told_before_it_is_tried() -> None:
     moved = failing_replay(AT, ["runner.positions", *"abcdefgh"], Places(STAGING, CAPTURED), "cuda")
     assert moved.culprit is not None and moved.culprit.name == "runner.positions" and moved.related == (CAPTURED,)
     assert "`positions.copy_(new)`" in moved.fix and "`e`" not in moved.message and len(moved.evidence["moved"]) == 9
-
-
-def test_an_incomplete_reset_names_five() -> None:
-    finding = reset_finding([*"abcdefg"], "cuda")
-    assert (finding.code, finding.severity) == ("CGD002", Severity.NOTE)
-    assert finding.message == "reset() does not bring back `a`, `b`, `c`, `d`, `e` and 2 more."
-    assert finding.culprit is not None and finding.culprit.name == "a"
-    assert reset_finding([*"abcde"], "cuda").message.endswith("`d`, `e`.")

@@ -1,0 +1,83 @@
+"""What is said of the target and of the run rather than of a fault in a graph. Plain data in, plain data out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cudagraph_doctor.errors import TargetError
+from cudagraph_doctor.findings import Culprit, Finding, Proof, Severity
+from cudagraph_doctor.proof.compare import Level
+from cudagraph_doctor.proof.subject import Planned
+from cudagraph_doctor.proof.verdict import Kind, StepRecord
+from cudagraph_doctor.rules import RULES
+from cudagraph_doctor.target import LOOP_OPTIONAL
+
+MADE_UP_PADDING = (
+    "steps whose padding rows the doctor had to make up, since these rows change what the step does: write "
+    f"`{LOOP_OPTIONAL['update']}` in the target, which copies the fresh values into the leading rows and puts behind "
+    "them what your runner puts there"
+)
+"""Not checked: the padding of a target without `update`."""
+
+
+def numerics_note(at: Planned, kind: Kind, record: StepRecord, backend: str) -> Finding:
+    """Rounding, or a state difference without effect."""
+    if kind is Kind.HARMLESS:
+        message = f"Graph {at.key} leaves other state than eager, without effect on any output looked at"
+    else:
+        message = f"Graph {at.key} and eager differ by rounding only"
+    return Finding(
+        "CGD107",
+        f"{message}: {record.replayed}.",
+        Severity.NOTE,
+        Proof.MEASURED,
+        "Nothing to do.",
+        step=at.step,
+        key=str(at.key),
+        backend=backend,
+        evidence={"kind": kind.value, "relative": record.replayed.relative},
+    )
+
+
+def unknown_note(at: Planned, record: StepRecord, backend: str) -> Finding:
+    """Eager is no reference; or what differed does not come again each time."""
+    what = f"Eager differs from eager at step {at.step} with {at.rows} rows: {record.eager_control}."
+    if record.eager_control.level is Level.EQUAL:
+        what = f"What differed at step {at.step} with {at.rows} rows did not at each repetition: {record.replayed}."
+    return Finding(
+        "CGD001",
+        f"{what} The graph cannot be judged by it.",
+        Severity.NOTE,
+        Proof.MEASURED,
+        "Seed the step, or let reset() restore what it depends on; declare its generators.",
+        step=at.step,
+        key=str(at.key),
+        backend=backend,
+    )
+
+
+def reset_not_in_place(names: Sequence[str], at: Planned, record: StepRecord) -> TargetError:
+    """State is another tensor after reset(), and a step cannot be judged for it."""
+    gap = record.eager_control if record.eager_control.level is Level.LARGE else record.replayed
+    what = ", ".join(f"`{name}`" for name in names[:5])
+    return TargetError(
+        f"reset() is not in place: {what} is another tensor after it, while graphs keep the memory that they captured",
+        seen=f"step {at.step} with {at.rows} rows then differs: {gap}",
+        fix=f"write into the tensor that is there (`{names[0]}.zero_()`, `{names[0]}.copy_(start)`) instead of putting "
+        "a new one in its place",
+    )
+
+
+def reset_finding(unrestored: Sequence[str], backend: str) -> Finding:
+    """reset() leaves something behind."""
+    more = len(unrestored) - 5
+    names = ", ".join(f"`{name}`" for name in unrestored[:5]) + (f" and {more} more" if more > 0 else "")
+    return Finding(
+        "CGD002",
+        f"reset() does not bring back {names}.",
+        RULES["CGD002"].severity,
+        Proof.MEASURED,
+        "Restore it in reset(), in place.",
+        culprit=Culprit("state", unrestored[0]),
+        backend=backend,
+    )

@@ -1,0 +1,116 @@
+"""The tensors around a replay, right before its launch: what the graph captured, and where the names lead by then."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import torch
+
+from cudagraph_doctor.blame import owner
+from cudagraph_doctor.graph.backend import LiveGraph
+from cudagraph_doctor.proof.arms import Arm, Arms
+from cudagraph_doctor.proof.subject import Held, Planned
+from cudagraph_doctor.walk import walk
+
+_MAX_BYTES = {True: 1 << 16, False: 1 << 22}
+"""By "is floating point": tensors above this size are caches or weights, no per-step inputs; only rebinding is tried
+on them."""
+
+
+@dataclass(slots=True)
+class Scene:
+    """The tensors around a replay, right before it was launched."""
+
+    held: list[Held]
+    contents: dict[str, torch.Tensor]
+    """Copies of what the small captured tensors held."""
+    live: dict[str, torch.Tensor]
+    """Tensors alive then, by path from the roots or from local variables of the staging code."""
+    moved: dict[str, torch.Tensor]
+    """Captured names that belong to other memory by then, with the tensor they belong to now (a copy)."""
+
+    @property
+    def captured(self) -> dict[str, torch.Tensor]:
+        """All captured tensors by name: views of the memory that the graphs read."""
+        return {name: tensor for held in self.held for name, tensor in held.tensors.items()}
+
+    @property
+    def inputs(self) -> frozenset[str]:
+        """Names of the static inputs among them."""
+        return frozenset(name for held in self.held for name in held.inputs)
+
+
+def look(arms: Arms, at: Planned, arm: Arm = Arm.REPLAYED) -> Scene:
+    """Run the step once more and look at its tensors right before the (last) replay."""
+    scene = Scene([], {}, {}, {})
+    told = bool(arms.subject.truth(at))
+
+    def seen(_live: LiveGraph) -> None:
+        with arms.backend.own_memory(), torch.no_grad():
+            scene.held = arms.subject.held(at, fresh=arm is Arm.FRESH)
+            now = arms.look_around().tensors
+            captured = scene.captured
+            memory = {t.untyped_storage().data_ptr() for t in captured.values()}
+            scene.contents = {n: t.clone() for n, t in captured.items() if _small(t) and not _weight(now.get(n))}
+            scene.live = {
+                n: t.clone()
+                for n, t in now.items()
+                if _small(t) and not _weight(t) and t.untyped_storage().data_ptr() not in memory
+            }
+            # what the staging code has at hand: an engine's true values are often locals
+            for name, tensor in (walk(_locals()).tensors if not told else {}).items():
+                # on the host too: a value that staging forgets may never have come to the device
+                if _small(tensor) and not _weight(tensor) and tensor.untyped_storage().data_ptr() not in memory:
+                    scene.live.setdefault(name, tensor.to(arms.backend.device, copy=True))
+            moved = _moved(arms, at, captured, now, fresh=arm is Arm.FRESH)
+            scene.moved = {name: tensor.detach().clone() for name, tensor in moved}
+
+    with arms.backend.log.listening(replaying=seen):
+        arms.run(arm, at)
+    return scene
+
+
+def moved_names(arms: Arms, at: Planned) -> list[str]:
+    """Captured names that belong to other memory by now: the graph reads what they left behind."""
+    now = arms.look_around().tensors
+    return [name for held in arms.subject.held(at) for name, _ in _moved(arms, at, held.tensors, now, fresh=False)]
+
+
+def _moved(
+    arms: Arms, at: Planned, captured: Mapping[str, torch.Tensor], now: Mapping[str, torch.Tensor], fresh: bool
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Captured names whose tensor lies elsewhere by now, with that tensor."""
+    named = {**now, **arms.subject.static_now(at, fresh)}
+    for name, tensor in captured.items():
+        other = named.get(name)
+        if other is not None and other.numel() and other.data_ptr() != tensor.data_ptr():
+            yield name, other
+
+
+def _locals() -> dict[str, Any]:
+    """Local variables of the target's functions that are running, innermost first."""
+    found: dict[str, Any] = {}
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if found and module.startswith(__package__ or ""):
+            break  # whoever calls the doctor may be the user too
+        if owner(module) == "user":
+            for name, value in frame.f_locals.items():
+                found.setdefault(name, value)
+        frame = frame.f_back
+    found.pop("self", None)  # a root, or reachable from one
+    return found
+
+
+def _small(tensor: torch.Tensor) -> bool:
+    limit = _MAX_BYTES[tensor.dtype.is_floating_point]
+    return tensor.layout is torch.strided and 0 < tensor.numel() * tensor.element_size() <= limit
+
+
+def _weight(tensor: torch.Tensor | None) -> bool:
+    return isinstance(tensor, torch.nn.Parameter)
