@@ -69,7 +69,8 @@ class EngineTarget(Protocol):
     # Optional members:
     #   batch_sizes -> Iterable[int]         sizes worth trying: 1, 2, 3, 4, 5, 7, 8
     #   roots() -> Mapping[str, object]      walked for tensors and scalars; names become attribute paths: the target
-    #   key(i, n) -> Hashable                what the runner looks the graph of this step up by: n
+    #   key(i, n) -> Hashable                what the runner looks the graph of this step up by, None if it has
+    #                                        none: n
     #   recapture() -> None                  captures all graphs anew, as at start-up: no fresh arm
     #   reserved() -> Mapping[str, indices]  state rows that padding may write, by path (dimension 0): none
     #   events(), interludes(), untouchable(), generators, pipelined

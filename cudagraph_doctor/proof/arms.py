@@ -7,6 +7,7 @@ state, so a run can be repeated as its own control.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -115,7 +116,7 @@ class Arms:
         host = self._host()
         # what is made on first use (a cache that was None) is gone from the host values: that is no leftover
         found.unrestored += [path for path in start if path in host and start[path] != host[path]]
-        looks, random = [self._look()], self.memory.random_state()
+        looks, random = [self._first_look()], self.memory.random_state()
         moved: dict[str, None] = {}
         for at in plan:
             started = time.perf_counter()
@@ -158,7 +159,7 @@ class Arms:
         is history that must stay.
         """
         self.subject.reset()
-        looks, replaced = [self._look()], self.found.replaced_by_graphs
+        looks, replaced = [self._first_look()], self.found.replaced_by_graphs
         for at in plan:
             if at.key is not None:
                 lay = self._lie()
@@ -185,6 +186,13 @@ class Arms:
         """Paths of state at which another tensor is after than before."""
         common = before.keys() & after.keys()
         return [p for p in self.found.state_paths if p in common and before[p].address != after[p].address]
+
+    def _first_look(self) -> dict[Block, torch.Tensor]:
+        """Without garbage: memory that only waits for the collector would pass for lasting, and be put back over
+        whoever gets its address.
+        """
+        gc.collect()
+        return self._look()
 
     def _look(self, before: Mapping[Block, torch.Tensor] | None = None) -> dict[Block, torch.Tensor]:
         """Fingerprints as of now; of weights and large blocks, those of the look `before`, if that is given."""

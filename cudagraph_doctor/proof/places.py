@@ -71,6 +71,8 @@ def launched(arms: Arms, at: Planned, graph: CapturedGraph, node: GraphNode) -> 
         for trace in traces:
             found = origins.attach(graph, trace).nodes[node.index].origin
             if found is not None:
+                if found.location is None and trace.no_lines:
+                    arms.subject.not_checked.append(f"who launched the accused node: {trace.no_lines}")
                 return found
     except DoctorError:
         return None

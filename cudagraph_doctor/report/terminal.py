@@ -197,7 +197,7 @@ def _outcome(outcome: Outcome, view: View) -> Iterator[RenderableType]:
     yield Text(f"{outcome.check}: {outcome.status.value} in {outcome.seconds:.1f} s", "bold")
     if outcome.checked:
         yield _indented(f"Checked: {_in_numbers(outcome.checked)}.")
-    if outcome.reason:
+    if outcome.reason and outcome.status is Status.SKIPPED:  # other reasons are in the first line
         yield _indented(f"Why: {outcome.reason}")
     if outcome.fix:
         yield _indented(f"Fix: {outcome.fix}")

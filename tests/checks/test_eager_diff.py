@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from cudagraph_doctor.checks import eager_diff
-from cudagraph_doctor.errors import Inconclusive, TargetError
+from cudagraph_doctor.errors import Inconclusive, TargetError, UsageError
 from cudagraph_doctor.findings import Finding, Outcome, Proof, Severity, Status, to_json
 from cudagraph_doctor.graph.backend import Backend, ListenerError
 from cudagraph_doctor.proof.engine import EngineSubject
@@ -517,7 +517,15 @@ def test_a_tolerance_given_decides(make: Make, diff: Callable[..., Outcome]) -> 
 
     assert only(diff(make_engine(), 2, 2)).code == "CGD102"
     assert only(diff(make_engine(), 2, 2, tolerances={"y": Tolerance(0.5, 0.0)})).code == "CGD107"
-    assert only(diff(make_engine(), 2, 2, tolerances={"z": Tolerance(0.5, 0.0)})).code == "CGD102"
+    with pytest.raises(UsageError, match='"z", which the step does not put out'):
+        diff(make_engine(), 2, 2, tolerances={"z": Tolerance(0.5, 0.0)})
+
+
+def test_reserved_names_that_there_are(make: Make, diff: Callable[..., Outcome]) -> None:
+    with pytest.raises(TargetError, match='"cash", and no tensor'):
+        diff(make(reserved=lambda self: {"cash": [4]}))
+    with pytest.raises(TargetError, match="row 5"):
+        diff(make(reserved=lambda self: {"cache": [5]}))
 
 
 def test_replays_that_do_not_repeat(make: Make, diff: Callable[..., Outcome]) -> None:

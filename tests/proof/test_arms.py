@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -198,6 +200,20 @@ def test_memory_that_is_made_anew_each_step_is_no_state(loop_target: Target, bac
     arms.discover(plan)
     assert arms.found.state == set() and arms.found.host_moves == ["tensor hidden"]
     assert arms.found.unrestored == [], "reset() may make it anew as well"
+
+
+def test_garbage_passes_for_no_memory_that_lasts(loop_target: Target, arms_of: MakeArms) -> None:
+    target = loop_target()
+    cycle: list[Any] = [torch.zeros(2, device=target.device)]
+    cycle.append(cycle)
+    gone = weakref.ref(cycle[0])
+    gc.disable()
+    try:
+        del cycle
+        arms_of(target, 2)
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_nan_among_the_host_values_does_not_move(loop_target: Target, arms_of: MakeArms) -> None:
