@@ -7,7 +7,7 @@ On the path: `requests.py` and `inputs.py` (what a step is), `kernels/`, `nvrtc.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from cudagraph_doctor.errors import UsageError
 
@@ -57,7 +57,17 @@ def load(
 
     import torch
 
-    from cudagraph_doctor.reference_models import faulty_engine, faulty_runner, faulty_staging, faulty_step
+    from cudagraph_doctor.reference_models import (
+        faulty_capture,
+        faulty_copies,
+        faulty_engine,
+        faulty_neighbours,
+        faulty_runner,
+        faulty_staging,
+        faulty_start,
+        faulty_step,
+        faulty_streams,
+    )
     from cudagraph_doctor.reference_models.decode import PRESETS
     from cudagraph_doctor.reference_models.engine import ReferenceEngine
     from cudagraph_doctor.reference_models.loop import ReferenceLoop
@@ -69,9 +79,20 @@ def load(
         raise UsageError("The reference model's CUDA kernels are for bfloat16 only.", fix="Leave dtype out.")
     model = (PRESETS[_one_of(PRESETS, preset, "preset")], device, dtypes[_one_of(dtypes, dtype, "dtype")], seed)
     if form == "loop":
-        planted = {**faulty_staging.PLANTED, **faulty_step.PLANTED}
-        return (planted[fault][twin] if fault else ReferenceLoop)(*model)
-    engines = {**faulty_engine.PLANTED, **faulty_runner.PLANTED}
+        loops: dict[str, tuple[Callable[..., object], Callable[..., object]]] = {
+            **faulty_staging.PLANTED,
+            **faulty_step.PLANTED,
+            **faulty_capture.PLANTED,
+            **faulty_copies.PLANTED,
+            **faulty_streams.PLANTED,
+            **faulty_neighbours.PLANTED,
+        }
+        return (loops[fault][twin] if fault else ReferenceLoop)(*model)
+    engines: dict[str, tuple[Callable[..., object], Callable[..., object]]] = {
+        **faulty_engine.PLANTED,
+        **faulty_runner.PLANTED,
+        **faulty_start.PLANTED,
+    }
     return (engines[fault][twin] if fault else ReferenceEngine)(*model)
 
 

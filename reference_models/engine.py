@@ -121,11 +121,15 @@ class ReferenceEngine:
 
     def capture(self, bucket: int, static: DecodeInputs, pool: Any) -> torch.cuda.CUDAGraph:
         """One graph over the first `bucket` rows of `static`, in the shared pool."""
-        self.run(bucket, static)  # what is lazy (cuBLAS, our kernels) happens before the capture
+        self.warm_up(bucket, static)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=pool):
             self.run(bucket, static)
         return graph
+
+    def warm_up(self, bucket: int, static: DecodeInputs) -> None:
+        """What is lazy (cuBLAS, our kernels) happens before the capture."""
+        self.run(bucket, static)
 
     def run(self, bucket: int, static: DecodeInputs) -> None:
         """The captured work: the model, and its outputs into the static ones."""

@@ -5,6 +5,7 @@ The code is in `faulty_runner.py`. `cudagraph-doctor record reference:engine --f
 
 from __future__ import annotations
 
+from cudagraph_doctor.reference_models.capture_faults import CAPTURE_FAULTS
 from cudagraph_doctor.reference_models.faults import FAULTS, Fault
 
 
@@ -102,5 +103,5 @@ _ALL = (
 
 RUNNER_FAULTS: dict[str, Fault] = {fault.name: fault for fault in _ALL}
 """By name, in order."""
-ALL_FAULTS: dict[str, Fault] = FAULTS | RUNNER_FAULTS
+ALL_FAULTS: dict[str, Fault] = FAULTS | CAPTURE_FAULTS | RUNNER_FAULTS
 """What `--fault` takes."""

@@ -22,6 +22,10 @@ ELSEWHERE = {
     "cudagraph_doctor/target.py": "test_contract.py",
     "cudagraph_doctor/traces/source.py": "traces/test_collect.py",
     "checks/__init__.py": "checks/test_table.py",
+    "reference_models/faulty_copies.py": "reference_models/test_faulty_capture.py",
+    "reference_models/faulty_neighbours.py": "reference_models/test_faulty_capture.py",
+    "reference_models/faulty_start.py": "reference_models/test_faulty_capture.py",
+    "reference_models/faulty_streams.py": "reference_models/test_faulty_capture.py",
 }
 """Module that is tested by more than its own file -> where (below tests/)."""
 
