@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from cudagraph_doctor.errors import DoctorError, Inconclusive, TargetError
 from cudagraph_doctor.graph.backend import Backend, LiveGraph
 from cudagraph_doctor.proof.compare import compare
 from cudagraph_doctor.proof.schedule import choose, schedule
+from cudagraph_doctor.proof.staging import Staging
 from cudagraph_doctor.proof.subject import Held, Outputs, Planned, Replaying, hold
 from cudagraph_doctor.walk import walk
 
@@ -45,9 +45,7 @@ class LoopSubject:
         self._buckets = list(target.buckets)
         self._old: dict[int, _Capture] = {}
         self._fresh: dict[int, _Capture] = {}
-        self._pristine: dict[int, dict[str, torch.Tensor]] = {}
-        self._steps: list[int] = []
-        """All that are played or captured."""
+        self._staging = Staging(target, self._next_inputs, backend.device)
         self._shapes: dict[int, dict[str, torch.Size]] = {}
         """Position in the plan -> shapes of what the eager step put out, by path."""
 
@@ -68,7 +66,7 @@ class LoopSubject:
         else:
             order = [sizes[i % len(sizes)] for i in range(max(steps, len(sizes)))]
         planned = [Planned(i, i, rows, self._bucket(rows)) for i, rows in enumerate(order)]
-        self._steps = list(range(len(planned) + 1))  # one more: what is captured is a step outside the plan
+        self._staging.steps = range(len(planned) + 1)  # one more: what is captured is a step outside the plan
         return planned
 
     def _bucket(self, rows: int) -> Hashable:
@@ -129,57 +127,20 @@ class LoopSubject:
                     "number of calls, the same answer (a seeded generator made inside it)",
                 )
 
-    def _default_static(self, bucket: int) -> Any:
-        """Buffers of the shape of `next_inputs` at the widest of the steps played, with `bucket` rows."""
-        candidates = [self._next_inputs(step, bucket) for step in self._steps]
-        shapes: dict[str, list[int]] = {}
-        for step, candidate in zip(self._steps, candidates, strict=True):
-            for path, leaf in tree.tensors(candidate).items():
-                known = shapes.setdefault(path, list(leaf.shape))
-                if len(known) != leaf.dim():
-                    raise TargetError(
-                        f"no static input can be made for `{path}`: its number of dimensions changes from step to step",
-                        seen=f"{len(known)} at step {self._steps[0]}, {leaf.dim()} at step {step}",
-                        fix="write `static_inputs(bucket)` and `update(static, fresh)`",
-                    )
-                shapes[path] = [max(a, b) for a, b in zip(known, leaf.shape, strict=True)]
-
-        def buffer(path: str, leaf: Any) -> Any:
-            if not isinstance(leaf, torch.Tensor):
-                return leaf
-            return torch.zeros(shapes[path], dtype=leaf.dtype, device=self._backend.device)
-
-        return tree.rebuild(candidates[0], buffer)
-
-    def _static(self, bucket: int) -> Any:
-        make = getattr(self.target, "static_inputs", None)
-        return make(bucket) if make else self._default_static(bucket)
-
     def _static_again(self, bucket: int) -> Any:
         """Buffers for a graph captured now. Those that the target hands out each time get copies, as at first."""
-        taken, first = self._static_memory(), self._pristine[bucket]
+        taken, first = self._static_memory(), self._staging.first[bucket]
 
         def own(path: str, leaf: Any) -> Any:
             if isinstance(leaf, torch.Tensor) and leaf.numel() and leaf.untyped_storage().data_ptr() in taken:
                 return first[path].clone() if path in first else leaf.clone()
             return leaf
 
-        return tree.rebuild(self._static(bucket), own)
-
-    def _stage(self, static: Any, fresh: Any, bucket: int, capturing: bool) -> None:
-        prepare = getattr(self.target, "prepare", None)
-        if prepare:
-            prepare(static, fresh, bucket, capturing)
-        update = getattr(self.target, "update", None)
-        if update:
-            update(static, fresh)
-        else:
-            own = getattr(self.target, "static_inputs", None)
-            default_update(static, fresh, self._pristine.get(bucket) if own else None)
+        return tree.rebuild(self._staging.static(bucket), own)
 
     def pads(self, at: Planned) -> bool:
         """Whether the doctor makes up padding at this step: it has some, and the target has no `update`."""
-        if self.form != "loop" or getattr(self.target, "update", None):
+        if self.form != "loop" or self._staging.has("update"):
             return False
         truth = self.truth(at)
         return any(t.shape != truth[path].shape for path, t in self.static_now(at).items() if path in truth)
@@ -210,7 +171,7 @@ class LoopSubject:
         """The step eagerly on the static inputs of the graph captured last, staged as before a replay. Live rows."""
         key = self._key(at)
         static = (self._fresh.get(key) or self._old[key]).static
-        self._stage(static, self._fresh_inputs(at.step, at.rows), self._key(at), capturing=False)
+        self._staging.stage(static, self._fresh_inputs(at.step, at.rows), self._key(at), capturing=False)
         return self._live_rows(self.target.forward(static), at)
 
     def capture_all(self, plan: Sequence[Planned], replaying: Replaying) -> None:
@@ -219,8 +180,9 @@ class LoopSubject:
         at_capture = getattr(self.target, "at_capture", None)
         buckets: list[Any] = sorted({at.key for at in plan if at.key is not None}, reverse=True)
         # all before any is staged: buckets may share their buffers
-        static = {bucket: self._static(bucket) for bucket in buckets}
-        self._pristine = {b: {p: t.clone() for p, t in tree.tensors(made).items()} for b, made in static.items()}
+        static = {bucket: self._staging.static(bucket) for bucket in buckets}
+        for bucket, made in static.items():
+            self._staging.remember(bucket, made)
         for bucket in buckets:
             values = at_capture(bucket) if at_capture else self._fresh_inputs(beyond, bucket)
             self._old[bucket] = self._capture(bucket, static[bucket], values, warm=True)
@@ -241,7 +203,7 @@ class LoopSubject:
         return at.key
 
     def _capture(self, bucket: int, static: Any, values: Any, warm: bool) -> _Capture:
-        self._stage(static, values, bucket, capturing=True)
+        self._staging.stage(static, values, bucket, capturing=True)
         if warm:
             self._warm_up(static)
         graph = torch.cuda.CUDAGraph()
@@ -292,7 +254,7 @@ class LoopSubject:
 
     def _replay(self, capture: _Capture, at: Planned) -> Outputs:
         fresh = self._fresh_inputs(at.step, at.rows)
-        self._stage(capture.static, fresh, self._key(at), capturing=False)
+        self._staging.stage(capture.static, fresh, self._key(at), capturing=False)
         capture.graph.replay()
         return self._live_rows(capture.outputs, at)
 
@@ -341,40 +303,3 @@ class LoopSubject:
         """See `Subject.reserved`."""
         give = getattr(self.target, "reserved", None)
         return dict(give()) if give else {}
-
-
-def default_update(static: Any, fresh: Any, padding: Mapping[str, torch.Tensor] | None = None) -> None:
-    """Copy fresh tensors into the leading rows (and columns) of the static ones of the same path.
-
-    The rows behind hold nothing of earlier steps. Without `padding` the last live row is put there again: its values
-    are legal, and a step that overwrites its state writes the same once more.
-
-    Args:
-        static: the buffers that the graph reads.
-        fresh: what `next_inputs` returned.
-        padding: what whole buffers hold as padding, by path, where the target has said so.
-
-    Raises TargetError where a fresh tensor does not fit.
-    """
-    buffers = tree.tensors(static)
-    for path, value in tree.tensors(fresh).items():
-        buffer = buffers.get(path)
-        if buffer is None:
-            raise TargetError(
-                f"the static inputs have no tensor `{path}`",
-                seen=f"they have {', '.join(buffers)}",
-                fix="let static_inputs return the structure of next_inputs, or write `update(static, fresh)`",
-            )
-        if buffer.dim() != value.dim() or any(a < b for a, b in zip(buffer.shape, value.shape, strict=True)):
-            raise TargetError(
-                f"`{path}` does not fit its static input",
-                seen=f"fresh {tuple(value.shape)}, static {tuple(buffer.shape)}",
-                fix="make static_inputs as wide as the widest step, or write `update(static, fresh)`",
-            )
-        if padding and path in padding:
-            buffer.copy_(padding[path])
-        if math.prod(value.shape):
-            buffer[tuple(slice(0, size) for size in value.shape)].copy_(value)
-            if not padding and value.dim():
-                rows = len(value)
-                buffer[rows:].copy_(buffer[rows - 1].expand_as(buffer[rows:]))

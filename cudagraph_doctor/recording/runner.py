@@ -9,7 +9,7 @@ import torch
 
 from cudagraph_doctor import tree
 from cudagraph_doctor.contract import Form
-from cudagraph_doctor.proof.loop import default_update
+from cudagraph_doctor.proof.staging import Staging
 from cudagraph_doctor.recording.ranges import Ranges
 
 
@@ -66,7 +66,8 @@ class PlainRunner(OwnRunner):
 
     def __init__(self, target: Any, ranges: Ranges, planned: Sequence[tuple[int, int]]) -> None:
         self._target = target
-        self._planned = planned
+        self._staging = Staging(target, target.next_inputs, "cuda")
+        self._staging.steps = [number for number, _ in planned]
         self._graphs: dict[int, tuple[torch.cuda.CUDAGraph, Any]] = {}
         for bucket in sorted(target.buckets, reverse=True):
             with ranges.range(f"capture bucket={bucket}"):
@@ -80,15 +81,16 @@ class PlainRunner(OwnRunner):
         if bucket is None:
             return self._target.forward(fresh)
         graph, static = self._graphs[bucket]
-        self._stage(static, fresh, bucket, capturing=False)
+        self._staging.stage(static, fresh, bucket, capturing=False)
         graph.replay()
         return None
 
     def _capture(self, bucket: int) -> tuple[torch.cuda.CUDAGraph, Any]:
-        static = self._static(bucket)
+        static = self._staging.static(bucket)
+        self._staging.remember(bucket, static)
         at_capture = getattr(self._target, "at_capture", None)
-        values = at_capture(bucket) if at_capture else self._target.next_inputs(self._planned[0][0], bucket)
-        self._stage(static, _on_device(values), bucket, capturing=True)
+        values = at_capture(bucket) if at_capture else self._target.next_inputs(self._staging.steps[0], bucket)
+        self._staging.stage(static, _on_device(values), bucket, capturing=True)
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -100,31 +102,6 @@ class PlainRunner(OwnRunner):
         with torch.cuda.graph(graph):
             self._target.forward(static)
         return graph, static
-
-    def _static(self, bucket: int) -> Any:
-        """The target's own buffers, or zeros as wide as the widest of the planned steps."""
-        make = getattr(self._target, "static_inputs", None)
-        if make:
-            return make(bucket)
-        candidates = [self._target.next_inputs(number, bucket) for number, _ in self._planned]
-        shapes: dict[str, list[int]] = {}
-        for candidate in candidates:
-            for path, leaf in tree.tensors(candidate).items():
-                known = shapes.setdefault(path, list(leaf.shape))
-                shapes[path] = [max(a, b) for a, b in zip(known, leaf.shape, strict=True)]
-
-        def buffer(path: str, leaf: Any) -> Any:
-            if not isinstance(leaf, torch.Tensor):
-                return leaf
-            return torch.zeros(shapes[path], dtype=leaf.dtype, device="cuda")
-
-        return tree.rebuild(candidates[0], buffer)
-
-    def _stage(self, static: Any, fresh: Any, bucket: int, capturing: bool) -> None:
-        prepare = getattr(self._target, "prepare", None)
-        if prepare:
-            prepare(static, fresh, bucket, capturing)
-        (getattr(self._target, "update", None) or default_update)(static, fresh)
 
 
 def runner_of(target: Any, form: Form, ranges: Ranges, planned: Sequence[tuple[int, int]]) -> Runner:

@@ -11,7 +11,7 @@ import torch
 from cudagraph_doctor import tree
 from cudagraph_doctor.errors import Inconclusive, TargetError
 from cudagraph_doctor.graph.backend import Backend
-from cudagraph_doctor.proof.loop import LoopSubject, default_update
+from cudagraph_doctor.proof.loop import LoopSubject
 from cudagraph_doctor.proof.subject import Planned
 
 Inputs = dict[str, torch.Tensor]
@@ -176,26 +176,6 @@ def test_no_default_static_input_for_one_that_changes_its_dimensions(subject_of:
     assert caught.value.seen == "1 at step 0, 2 at step 1" and "static_inputs" in caught.value.fix
 
 
-def test_the_default_update_copies_into_the_leading_part_and_the_last_row_behind_it() -> None:
-    static: dict[str, Any] = {"x": torch.zeros(4, 3), "slots": torch.full((4,), -1), "n": 1}
-    default_update(static, {"x": torch.ones(2, 2), "slots": torch.arange(3), "n": 2})
-    assert static["x"].tolist() == [[1, 1, 0]] * 4
-    assert static["slots"].tolist() == [0, 1, 2, 2]
-    default_update(static, {"x": torch.ones(0, 2), "slots": torch.arange(0)})
-    assert static["slots"].tolist() == [0, 1, 2, 2]
-    scalar = {"x": torch.tensor(1.0)}
-    default_update(scalar, {"x": torch.tensor(2.0)})
-    assert scalar["x"].item() == 2
-
-
-def test_the_default_update_puts_back_the_padding_that_was_given() -> None:
-    static = {"slots": torch.tensor([5, 6, 7, 8])}
-    default_update(static, {"slots": torch.arange(2)}, {"slots": torch.full((4,), -1)})
-    assert static["slots"].tolist() == [0, 1, -1, -1]
-    default_update(static, {"slots": torch.arange(0)}, {"slots": torch.full((4,), -1)})
-    assert static["slots"].tolist() == [-1] * 4
-
-
 @pytest.mark.parametrize("given", [True, False])
 def test_padding_without_an_update_is_as_static_inputs_gave_it(subject_of: Make, given: bool) -> None:
     subject = subject_of()
@@ -239,20 +219,6 @@ def test_what_is_no_fault_of_next_inputs_goes_through(subject_of: Make, error: E
     with pytest.raises(type(error)) as caught:
         subject_of(next_inputs=next_inputs).eager(Planned(0, 3, 2, 2))
     assert caught.value is error
-
-
-@pytest.mark.parametrize(
-    ("fresh", "message"),
-    [
-        ({"y": torch.ones(1)}, "no tensor `y`"),
-        ({"x": torch.ones(5)}, "`x` does not fit"),
-        ({"x": torch.ones(1, 1)}, "`x` does not fit"),
-    ],
-)
-def test_the_default_update_refuses_what_does_not_fit(fresh: Inputs, message: str) -> None:
-    with pytest.raises(TargetError, match=message) as caught:
-        default_update({"x": torch.zeros(4)}, fresh)
-    assert "update(static, fresh)" in caught.value.fix
 
 
 def test_static_inputs_handed_out_twice_are_copied_as_they_were_at_first(subject_of: Make) -> None:
