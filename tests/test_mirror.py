@@ -13,6 +13,7 @@ TESTS = ROOT / "tests"
 ELSEWHERE = {
     "cudagraph_doctor/__main__.py": "test_cli.py",
     "cudagraph_doctor/graph/backend.py": "graph/test_watch.py",
+    "cudagraph_doctor/graph/emulation/not_refused.py": "graph/test_conformance.py",
     "cudagraph_doctor/graph/fields.py": "graph/test_nodes.py",
     "cudagraph_doctor/graph/functions.py": "graph/test_nodes_gpu.py",
     "cudagraph_doctor/graph/illegal.py": "graph/test_legality.py",

@@ -1,12 +1,17 @@
 """The same things done under CUDA and under the emulation: what is refused in a capture, and what a replay gives.
 
-Each case runs emulated everywhere, and on CUDA where there is a GPU; what is expected was measured there.
+Each case runs emulated everywhere, and on CUDA where there is a GPU; what is expected was measured there. The cases of
+what is refused, and how their answers are recorded, are in `capture_cases.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import importlib.util
+import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,9 +19,22 @@ import torch
 
 from cudagraph_doctor.graph.cuda import CudaBackend
 from cudagraph_doctor.graph.emulated import EmulatedBackend
+from cudagraph_doctor.graph.emulation.not_refused import NOT_REFUSED
 
-NOT_PERMITTED = "operation not permitted when stream is capturing"
-PAGEABLE = "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned"
+
+def beside(name: str) -> ModuleType:
+    """A module in this folder, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec and spec.loader
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+cases = beside("capture_cases")
+RECORDED = cases.recorded()
+NOT_PERMITTED: str = cases.NOT_PERMITTED
+Tensors: Any = cases.Tensors
 
 
 @contextmanager
@@ -46,153 +64,70 @@ def device(request: pytest.FixtureRequest) -> Iterator[str]:
         yield name
 
 
-def attend(x: torch.Tensor, causal: bool) -> torch.Tensor:
-    return torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=causal)
-
-
-class Tensors:
-    """Some tensors for the cases."""
-
-    def __init__(self, device: str) -> None:
-        self.device = device
-        self.floats = torch.arange(6, dtype=torch.float32, device=device)
-        self.ints = torch.tensor([0, 2, 1], device=device)
-        self.mask = self.floats > 2
-        self.host = torch.ones(6)
-        self.host_indices = torch.tensor([0, 2])
-        self.pinned = torch.ones(6).pin_memory()
-        self.generator = torch.Generator(device=device)
-        self.event = torch.cuda.Event()
-        self.event.record()
-
-
-def prepared(device: str, step: Callable[[Tensors], object]) -> Tensors:
-    """Tensors for a step that has run once outside of captures: libraries are loaded, caches filled."""
-    step(Tensors(device))
-    torch.cuda.synchronize()
-    return Tensors(device)
-
-
-def refusal(t: Tensors, step: Callable[[Tensors], object]) -> BaseException | None:
-    """What a capture of the step raised first, at its line; None if it went through."""
-    graph = torch.cuda.CUDAGraph()
-    caught: BaseException | None = None
-    try:
-        with torch.cuda.graph(graph):
-            step(t)
-    except RuntimeError as error:
-        caught = error.__context__ or error
-    return caught
-
-
-REFUSED: dict[str, tuple[Callable[[Tensors], object], str]] = {
-    "item": (lambda t: t.floats.sum().item(), NOT_PERMITTED),
-    "int": (lambda t: int(t.ints[0]), NOT_PERMITTED),
-    "float": (lambda t: float(t.floats[0]), NOT_PERMITTED),
-    "truth": (lambda t: bool(t.floats[0] > 0), NOT_PERMITTED),
-    "all": (lambda t: bool((t.floats > 0).all()), NOT_PERMITTED),
-    "format": (lambda t: f"{t.floats[0]:.2f}", NOT_PERMITTED),
-    "repr": (lambda t: repr(t.floats), NOT_PERMITTED),
-    "range over a bound": (lambda t: list(range(t.ints[1])), NOT_PERMITTED),
-    "slice with a bound": (lambda t: t.floats[: t.ints[1]] + 1, NOT_PERMITTED),
-    "max of elements": (lambda t: max(t.floats), NOT_PERMITTED),
-    "tolist": (lambda t: t.floats.tolist(), PAGEABLE),
-    "cpu": (lambda t: t.floats.cpu(), PAGEABLE),
-    "to cpu": (lambda t: t.floats.to("cpu"), PAGEABLE),
-    "host to device": (lambda t: t.host.to(t.device), PAGEABLE),
-    "copy_ from the host": (lambda t: t.floats.copy_(t.host), PAGEABLE),
-    "copy_ to the host": (lambda t: t.host.copy_(t.floats), PAGEABLE),
-    "non-blocking copy_ from pageable memory": (lambda t: t.floats.copy_(t.host, non_blocking=True), PAGEABLE),
-    "blocking copy_ from pinned memory": (lambda t: t.floats.copy_(t.pinned), NOT_PERMITTED),
-    "tensor from a list": (lambda t: torch.tensor([1, 2], device=t.device), PAGEABLE),
-    "index by a list": (lambda t: t.floats[[0, 2]], PAGEABLE),
-    "index by host indices": (lambda t: t.floats[t.host_indices], PAGEABLE),
-    "store a number at indices": (lambda t: t.floats.__setitem__(t.ints, 1.0), PAGEABLE),
-    "nonzero": (lambda t: t.floats.nonzero(), NOT_PERMITTED),
-    "where with one argument": (lambda t: torch.where(t.mask), NOT_PERMITTED),
-    "masked_select": (lambda t: t.floats.masked_select(t.mask), NOT_PERMITTED),
-    "index by a mask": (lambda t: t.floats[t.mask], NOT_PERMITTED),
-    "unique": (lambda t: t.ints.unique(), NOT_PERMITTED),
-    "repeat_interleave": (lambda t: t.ints.repeat_interleave(t.ints), NOT_PERMITTED),
-    "bincount": (lambda t: t.ints.bincount(), PAGEABLE),
-    "allclose": (lambda t: torch.allclose(t.floats, t.floats + 1), NOT_PERMITTED),
-    "equal": (lambda t: torch.equal(t.floats, t.floats + 1), NOT_PERMITTED),
-    "one_hot of unknown width": (lambda t: torch.nn.functional.one_hot(t.ints), NOT_PERMITTED),
-    "synchronize": (lambda t: torch.cuda.synchronize(), NOT_PERMITTED),
-    "Stream.synchronize": (lambda t: torch.cuda.current_stream().synchronize(), NOT_PERMITTED),
-    "Stream.query": (lambda t: torch.cuda.current_stream().query(), NOT_PERMITTED),
-    "Event.query": (lambda t: t.event.query(), NOT_PERMITTED),
-    "Event.synchronize": (lambda t: t.event.synchronize(), NOT_PERMITTED),
-    "nested capture": (lambda t: torch.cuda.graph(torch.cuda.CUDAGraph()).__enter__(), NOT_PERMITTED),
-    "an unregistered generator": (
-        lambda t: t.floats.uniform_(generator=t.generator),
-        "Attempt to increase offset for a CUDA generator not in capture mode",
-    ),
-}
-
-
-ALONE = {"nested capture"}
-"""Not to be tried outside of a capture first."""
-
-
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("case", cases.REFUSED)
 def test_refused_in_a_capture(device: str, case: str) -> None:
-    step, message = REFUSED[case]
-    tensors = Tensors(device) if case in ALONE else prepared(device, step)
-    error = refusal(tensors, step)
+    step, message = cases.REFUSED[case]
+    if case not in cases.ALONE:
+        step(Tensors(device))
+    torch.cuda.synchronize()
+    error = cases.first_error(Tensors(device), step)
     assert error is not None and message in str(error), error
 
 
-ALLOWED: dict[str, Callable[[Tensors], object]] = {
-    "arithmetic": lambda t: t.floats * 2 + 1,
-    "matmul": lambda t: t.floats.view(2, 3) @ t.floats.view(3, 2),
-    "linear": lambda t: torch.nn.functional.linear(t.floats.view(2, 3), t.floats.view(2, 3), t.floats[:2]),
-    "softmax": lambda t: t.floats.softmax(0),
-    "softmax in another type": lambda t: t.floats.half().softmax(0, dtype=torch.float32),
-    "attention": lambda t: attend(t.floats.view(1, 1, 3, 2), False),
-    "causal attention": lambda t: attend(t.floats.view(1, 1, 3, 2), True),
-    "embedding": lambda t: torch.nn.functional.embedding(t.ints, t.floats.view(3, 2)),
-    "layer_norm": lambda t: torch.nn.functional.layer_norm(t.floats, (6,)),
-    "index by device indices": lambda t: t.floats[t.ints],
-    "store a tensor at indices": lambda t: t.floats.__setitem__(t.ints, t.floats[:3] + 1),
-    "store a number in a slice": lambda t: t.floats.__setitem__(slice(1, 3), 5.0),
-    "store a number behind a mask": lambda t: t.floats.__setitem__(t.mask, 0.0),
-    "masked_fill": lambda t: t.floats.masked_fill(t.mask, -1.0),
-    "where": lambda t: torch.where(t.mask, t.floats, 0.0),
-    "scalar tensor of the host": lambda t: t.floats * torch.tensor(2.0),
-    "one_hot": lambda t: torch.nn.functional.one_hot(t.ints, 5),
-    "topk": lambda t: t.floats.topk(2),
-    "sort": lambda t: t.floats.sort(descending=True),
-    "argmax": lambda t: t.floats.argmax(),
-    "cumsum": lambda t: t.floats.cumsum(0),
-    "multinomial": lambda t: t.floats.softmax(0).multinomial(2),
-    "rand": lambda t: torch.rand(3, device=t.device),
-    "dropout": lambda t: torch.nn.functional.dropout(t.floats),
-    "arange": lambda t: torch.arange(4, device=t.device) + t.ints[:1],
-    "full": lambda t: torch.full((3,), 7.0, device=t.device),
-    "equal to itself": lambda t: torch.equal(t.floats, t.floats),
-    "repeat_interleave with output_size": lambda t: t.ints.repeat_interleave(t.ints, output_size=3),
-    "non-blocking copy_ from pinned memory": lambda t: t.floats.copy_(t.pinned, non_blocking=True),
-    "non-blocking copy_ to pinned memory": lambda t: t.pinned.copy_(t.floats, non_blocking=True),
-    "host work": lambda t: t.host.add_(1).sum().item(),
-    "host nonzero": lambda t: t.host.nonzero().tolist(),
-    "views": lambda t: t.floats.view(2, 3).transpose(0, 1).reshape(6).split(2)[1].unsqueeze(0).expand(3, 2) + 1,
-    "foreach": lambda t: torch._foreach_add([t.floats, t.floats], 1.0),
-    "cat": lambda t: torch.cat([t.floats, t.floats]),
-    "mem_get_info": lambda t: torch.cuda.mem_get_info(),
-    "device to device": lambda t: t.floats.to(t.device),
-    "to another type": lambda t: t.floats.to(torch.float64),
-    "an event recorded and waited for": lambda t: torch.cuda.current_stream().wait_event(
-        torch.cuda.current_stream().record_event()
-    ),
-}
-
-
-@pytest.mark.parametrize("case", ALLOWED)
+@pytest.mark.parametrize("case", cases.ALLOWED)
 def test_allowed_in_a_capture(device: str, case: str) -> None:
-    step = ALLOWED[case]
-    error = refusal(prepared(device, step), step)
+    step = cases.ALLOWED[case]
+    step(Tensors(device))
+    torch.cuda.synchronize()
+    error = cases.first_error(Tensors(device), step)
     assert error is None, error
+
+
+@pytest.mark.skipif(not RECORDED, reason="nothing recorded yet: run `python tests/graph/capture_cases.py` on a GPU")
+def test_everything_was_recorded() -> None:
+    assert set(RECORDED) == set(cases.tried())
+
+
+@pytest.mark.parametrize(("case", "mode"), RECORDED)
+def test_the_emulation_answers_as_cuda_did(case: str, mode: str) -> None:
+    found, wanted = cases.emulated(case, mode), RECORDED[case, mode]
+    if {case, f"{case} ({mode})"} & set(NOT_REFUSED):
+        assert (found.outcome, wanted.outcome) == ("passes", "refused")
+    elif "fails eagerly" not in (found.outcome, wanted.outcome):
+        assert found == wanted
+
+
+def test_what_only_cuda_refuses_is_listed() -> None:
+    assert list(NOT_REFUSED) == cases.not_refused(), "run `python tests/graph/capture_cases.py --list`"
+
+
+def test_the_list_is_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cases, "not_refused", lambda: ["inv", 'a "quoted" one'])
+    namespace: dict[str, Any] = {}
+    exec(cases.listed(), namespace)
+    assert namespace["NOT_REFUSED"] == ("inv", 'a "quoted" one')
+
+
+def test_a_difference_in_one_mode_is_listed_with_the_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused, passed = cases.Answer("refused", 900, "AcceleratorError", NOT_PERMITTED), cases.Answer("passes")
+    on_cuda = {
+        **{("inv", mode): refused for mode in ("no_grad", "inference_mode")},
+        **{("det", mode): refused if mode == "no_grad" else passed for mode in ("no_grad", "inference_mode")},
+        ("item", "no_grad"): refused,
+    }
+    monkeypatch.setattr(cases, "recorded", lambda: on_cuda)
+    assert cases.not_refused() == ["inv", "det (no_grad)"]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("case", "mode"), RECORDED)
+def test_cuda_answers_as_it_was_recorded(case: str, mode: str) -> None:
+    if reason := CudaBackend.why_unusable():
+        pytest.skip(reason)
+    with CudaBackend().installed():
+        found = cases.answer(case, mode, "cuda")
+        torch.cuda.synchronize()
+    assert found == RECORDED[case, mode], f"torch {torch.__version__}: if that is right, record anew"
 
 
 def test_a_failed_capture_is_masked_and_leaves_its_stream_current(device: str) -> None:
@@ -257,7 +192,7 @@ def test_waiting_for_an_event_from_outside(device: str) -> None:
     with torch.cuda.stream(outside):
         t.floats.add_(1)
         event.record()
-    error = refusal(t, lambda t: torch.cuda.current_stream().wait_event(event))
+    error = cases.first_error(t, lambda t: torch.cuda.current_stream().wait_event(event))
     assert error is not None and "dependency created on uncaptured work in another stream" in str(error)
 
 
