@@ -285,6 +285,12 @@ class Arms:
         self.backend.synchronize()
         return Result(arm, leaves, self.memory.save(self.found.state).memory)
 
+    def truth(self, at: Planned) -> dict[str, torch.Tensor]:
+        """The step's true values, in memory of ours: no rewind writes over them."""
+        values = self.subject.truth(at)
+        with self.backend.own_memory():
+            return {path: value.clone() for path, value in values.items()}
+
     def go_on(self, at: Planned, state: Mapping[Extent, torch.Tensor], horizon: int) -> list[Result]:
         """Take `state` as the state after step `at`, and run the next steps of the plan eagerly from there."""
         self.rewind()

@@ -97,7 +97,7 @@ class Doctor:
         """
         scene = look(self._arms, at)
         now = look(self._arms, at, Arm.FRESH)
-        truth = self._arms.subject.truth(at)
+        truth = self._arms.truth(at)
         remedies = [*moved_remedies(scene), *input_remedies(scene, truth, at, known_names=True)]
         if frozen:
             remedies += tail_remedies(scene, now.contents, at)

@@ -352,6 +352,14 @@ def test_before_a_replay_is_told_which_and_after_it_that_it_is_over(loop_target:
     assert told == [plan[0], None, plan[0]], "a replay that fails is not over"
 
 
+def test_true_values_lie_in_memory_of_ours(loop_target: Target, arms_of: MakeArms, backend: Backend) -> None:
+    arms, (at,) = arms_of(loop_target(), 2)
+    known = set(backend.blocks())
+    values = arms.truth(at)
+    assert values and set(backend.blocks()) <= known
+    assert all(torch.equal(value, arms.subject.truth(at)[path]) for path, value in values.items())
+
+
 # names
 
 
