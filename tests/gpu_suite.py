@@ -30,7 +30,7 @@ GROUPS = {
     "nano-vllm": ["tests/examples", "-k", "nano_vllm"],
 }
 """Group -> what pytest is told."""
-WORKERS = {"zoo": 4, "faults": 4}
+WORKERS = {"zoo": 5, "faults": 5}
 """Groups that are spread over processes (pytest-xdist), where that is installed."""
 ALONE = ("nano-vllm",)
 """Groups that size their caches by the memory that is free."""
