@@ -1,9 +1,10 @@
 """Puts the program's real output into the README and the docs: between `<!-- KIND ARGUMENT -->` and `<!-- end -->`.
 
 Kinds: `run COMMAND` (what the command prints to stdout, and its exit code if that is not 0), `file PATH` (a file of the
-repository), `commands`, `rules`, `faults` and `modules` (made from the code). Run it from anywhere; `--check` writes
-nothing and names the pages that are stale. Commands run as on a machine without a GPU, 100 columns wide, with times
-masked. What another CPU rounds differently does not make a page stale.
+repository), `commands`, `rules`, `faults` and `modules` (made from the code), `capture_faults` (how `capture` does on
+its planted faults: emulated, and as recorded on a GPU). Run it from anywhere; `--check` writes nothing and names the
+pages that are stale. Commands run as on a machine without a GPU, 100 columns wide, with times masked. What another CPU
+rounds differently does not make a page stale.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from __future__ import annotations
 import argparse
 import ast
 import functools
+import importlib.util
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import click
 
@@ -53,7 +57,8 @@ def made(kind: str, argument: str, page: Path) -> str:
     if kind == "file":
         return fenced(Path(argument).suffix.removeprefix(".").replace("py", "python"), (ROOT / argument).read_text())
     to_pages = os.path.relpath(ROOT / "docs" / "rules", page.parent)
-    return {"commands": commands, "rules": rules, "faults": faults, "modules": modules}[kind](to_pages)
+    tables = {"commands": commands, "rules": rules, "faults": faults, "modules": modules}
+    return (tables | {"capture_faults": capture_faults})[kind](to_pages)
 
 
 def fenced(language: str, text: str) -> str:
@@ -123,6 +128,54 @@ def faults(to_pages: str) -> str:
         cells = (f"`{fault.name}`", fault.summary, fault.twin, link, f"`{fault.culprit}`", forms, backends)
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
+
+
+@functools.cache
+def capture_faults(to_pages: str) -> str:
+    """What `capture` and torch alone say of each planted fault of a capture."""
+    recorder = _recorder()
+    told = json.loads(recorder.RECORDED.read_text()) if recorder.RECORDED.exists() else {}
+    tools = ["with CUPTI", "without CUPTI"] if told else []
+    heads = ["fault", "torch alone" if told else "", "`capture`", "emulated", *tools]
+    heads = [head for head in heads if head]
+    rows = [f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
+    for name, fault in recorder.CAPTURE_FAULTS.items():
+        score = recorder.score(name, recorder.watched(name, False, "emulated")) if fault.emulated else None
+        on_gpu = told["faults"][name] if told else {}
+        said = on_gpu["with CUPTI"]["fault"]["message"] if told else score.message if score else ""
+        cells = [f"`{name}`", *([_plain(on_gpu["plain"])] if told else []), said]
+        cells.append("not seen" if score is None else _named({key: getattr(score, key) for key in recorder.ASKED}))
+        for tool in tools:
+            twin = on_gpu[tool]["twin"]["status"]
+            named = _named({key: on_gpu[tool]["fault"][key] for key in recorder.ASKED})
+            cells.append(named if twin == "passed" else f"{named}; twin {twin}")
+        rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    note = "Nothing was recorded on a GPU yet: only the emulated backend is shown."
+    if told:
+        note = f"Recorded with torch {told['torch']}, {told['device']}."
+    return "\n".join([note, "", *rows]) + "\n"
+
+
+def _recorder() -> ModuleType:
+    """The script that knows how planted faults are asked and scored."""
+    name = "record_capture_faults"
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tests" / f"{name}.py")
+    assert spec and spec.loader
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _plain(told: dict[str, str]) -> str:
+    if not told["raised"]:
+        return "nothing"
+    first = "" if told["first"] == told["raised"] else f', after "{told["first"]}"'
+    return f'"{told["raised"]}" at {told["raised_at"] or "no line of the model"}{first}'
+
+
+def _named(asked: dict[str, bool]) -> str:
+    missing = [name for name, there in asked.items() if not there]
+    return f"not: {', '.join(missing)}" if missing else "named"
 
 
 def modules(to_pages: str) -> str:

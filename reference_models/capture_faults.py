@@ -23,10 +23,14 @@ class CaptureFault(Fault):
 
     module: str = "sampler"
     """Path, in the model, of the module that has it; "" for the step itself."""
+    thread: str = ""
+    """Beginning of the name of the thread that does it; "" for the one that captures."""
     silent: bool = False
     """The capture succeeds, and is wrong."""
     first_use: bool = False
     """It shows only in a process that has not done the same before."""
+    needs_cupti: bool = False
+    """A call past torch: without CUPTI its line cannot be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ _ALL = (
     CaptureFault(
         name="item",
         rule="CGD201",
-        culprit="item",
+        culprit="Tensor.item",
         summary="An MLP looks at its largest output with .item(), to raise if it ran away.",
         twin="It clamps on the device.",
         module="layers.1.mlp",
@@ -63,77 +67,77 @@ _ALL = (
     CaptureFault(
         name="if-tensor",
         rule="CGD201",
-        culprit="bool",
+        culprit="bool of a tensor",
         summary="Python branches on whether any request is longer than the table.",
         twin="torch.where decides on the device.",
     ),
     CaptureFault(
         name="cpu-copy",
         rule="CGD201",
-        culprit="cpu",
+        culprit="Tensor.cpu",
         summary="Lengths are copied to the host with .cpu().",
         twin="They are copied into a pinned buffer with non_blocking=True, to be read after the replay.",
     ),
     CaptureFault(
         name="tolist",
         rule="CGD201",
-        culprit="tolist",
+        culprit="Tensor.tolist",
         summary="Python loops over the lengths.",
         twin="The same sum is made on the device.",
     ),
     CaptureFault(
         name="print-tensor",
         rule="CGD201",
-        culprit="print",
+        culprit="print or repr of a tensor",
         summary="A tensor is printed.",
         twin="Its shape is printed.",
     ),
     CaptureFault(
         name="boolean-mask",
         rule="CGD202",
-        culprit="index",
+        culprit="aten.index",
         summary="Live rows are taken out with a boolean mask.",
         twin="torch.where keeps all rows and zeroes the others.",
     ),
     CaptureFault(
         name="nonzero",
         rule="CGD202",
-        culprit="nonzero",
+        culprit="aten.nonzero",
         summary="The numbers of live rows come from nonzero().",
         twin="They come from a fixed range and torch.where.",
     ),
     CaptureFault(
         name="repeat-interleave",
         rule="CGD202",
-        culprit="repeat_interleave",
+        culprit="aten.repeat_interleave",
         summary="Rows are repeated by counts on the device, without output_size.",
         twin="output_size is given.",
     ),
     CaptureFault(
         name="tensor-from-list",
         rule="CGD203",
-        culprit="tensor",
+        culprit="torch.tensor",
         summary="A constant is made in the step from a Python list.",
         twin="It is made before the step.",
     ),
     CaptureFault(
         name="pageable-copy",
         rule="CGD203",
-        culprit="copy_",
+        culprit="aten.copy_",
         summary="A bias is copied from pageable memory; non_blocking=True does not help.",
         twin="The source is pinned.",
     ),
     CaptureFault(
         name="blocking-pinned-copy",
         rule="CGD203",
-        culprit="copy_",
+        culprit="aten.copy_",
         summary="A bias is copied from pinned memory, without non_blocking=True.",
         twin="With it.",
     ),
     CaptureFault(
         name="index-by-list",
         rule="CGD203",
-        culprit="index",
+        culprit="aten.index",
         summary="Columns are chosen with a Python list.",
         twin="They are chosen with a tensor on the device.",
     ),
@@ -175,28 +179,28 @@ _ALL = (
     CaptureFault(
         name="unregistered-generator",
         rule="CGD206",
-        culprit="exponential_",
+        culprit="aten.exponential_",
         summary="Noise is drawn from a generator of the sampler's own, which no graph knows.",
         twin="It is drawn from the default generator.",
     ),
     CaptureFault(
         name="manual-seed",
         rule="CGD206",
-        culprit="manual_seed",
+        culprit="torch.cuda.manual_seed",
         summary="The device's generator is seeded in every step.",
         twin="It is seeded once.",
     ),
     CaptureFault(
         name="three-at-once",
         rule="CGD201",
-        culprit="item",
+        culprit="Tensor.item",
         summary="A host read, a boolean mask and a synchronisation in one step: all three have to be named.",
         twin="All three are done on the device, or left out.",
     ),
     CaptureFault(
         name="host-source-dies",
         rule="CGD216",
-        culprit="copy_",
+        culprit="aten.copy_",
         summary="The captured copy reads a pinned tensor that nobody keeps.",
         twin="The sampler keeps it.",
         silent=True,
@@ -204,21 +208,21 @@ _ALL = (
     CaptureFault(
         name="unjoined-stream",
         rule="CGD208",
-        culprit="wait_stream",
+        culprit="Stream.wait_stream",
         summary="Statistics are made on a side stream that nobody waits for.",
         twin="The step waits for it.",
     ),
     CaptureFault(
         name="foreign-event",
         rule="CGD209",
-        culprit="wait_event",
+        culprit="Stream.wait_event",
         summary="The step's stream waits for an event that was recorded when the weights were loaded.",
         twin="It waits for an event that the step itself records on a side stream.",
     ),
     CaptureFault(
         name="default-stream-launch",
         rule="CGD214",
-        culprit="add_",
+        culprit="aten.add_",
         summary="A counter is advanced on the default stream: during the capture, and by no replay.",
         twin="On the current stream.",
         silent=True,
@@ -226,7 +230,7 @@ _ALL = (
     CaptureFault(
         name="empty-graph",
         rule="CGD215",
-        culprit="graph",
+        culprit="empty graph",
         summary="The step runs on a stream of its own; the waits that made captures fail are left out in a capture.",
         twin="That stream waits for the current one, and is waited for, always.",
         module="",
@@ -238,6 +242,7 @@ _ALL = (
         culprit="cudaMalloc",
         summary="A library allocates scratch memory with cudaMalloc in each call, and ignores what that returns.",
         twin="The scratch memory is torch's.",
+        needs_cupti=True,
         emulated=False,
         why_not_emulated="there is no cudaMalloc without CUDA",
     ),
@@ -247,13 +252,14 @@ _ALL = (
         culprit="cudaDeviceSynchronize",
         summary="A library waits for the device, and ignores what that returns.",
         twin="It is not called in a capture.",
+        needs_cupti=True,
         emulated=False,
         why_not_emulated="there is no library to call without CUDA",
     ),
     CaptureFault(
         name="nested-capture",
         rule="CGD210",
-        culprit="codec",
+        culprit="torch.cuda.graph",
         summary="A codec behind the model captures a graph of its own for every input address that is new to it.",
         twin="It does not when somebody else is capturing.",
         module="codec",
@@ -261,18 +267,22 @@ _ALL = (
     CaptureFault(
         name="other-thread-event",
         rule="CGD211",
-        culprit="event-poller",
+        culprit="Event.query",
         summary="A background thread polls an event in the middle of the step.",
         twin="It polls between steps.",
+        module="",
+        thread="event-poller",
     ),
     CaptureFault(
         name="other-thread-pinned",
         rule="CGD211",
-        culprit="loader",
+        culprit="Tensor.pin_memory",
         summary="A background thread allocates pinned memory in the middle of the step.",
         twin="It allocates between steps.",
+        module="",
+        thread="loader",
         emulated=False,
-        why_not_emulated="what other threads make is not watched",
+        why_not_emulated="only the main thread has memory that counts as pinned",
     ),
     CaptureFault(
         name="graph-collected",
@@ -280,6 +290,7 @@ _ALL = (
         culprit="graph",
         summary="The garbage collector runs in the step, and destroys an old graph that is in a reference cycle.",
         twin="It runs before the step.",
+        needs_cupti=True,
         emulated=False,
         why_not_emulated="the end of an emulated graph frees nothing that a capture forbids",
     ),
@@ -314,6 +325,7 @@ _ALL = (
         forms=("engine",),
         module="norm",
         first_use=True,
+        needs_cupti=True,
         emulated=False,
         why_not_emulated="there is no solver library to start on a CPU",
     ),

@@ -160,7 +160,7 @@ class Fed(Sampler):
 
     def load(self) -> None:
         """What the thread does."""
-        self.batches.append(torch.empty(4096, pin_memory=True))  # planted: other-thread-pinned CGD211
+        self.batches.append(torch.zeros(4096).pin_memory())  # planted: other-thread-pinned CGD211
 
     def aside(self, logits: torch.Tensor, inputs: DecodeInputs) -> None:
         """Let the thread have its turn; what it raises is its own business."""

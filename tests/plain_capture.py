@@ -1,7 +1,7 @@
 """What torch alone says when a planted fault is captured: `python tests/plain_capture.py NAME [--twin] [--device D]`.
 
-Prints JSON: {"raised": what the user sees, "first": the first error of its chain, "at": "file.py:line" of the innermost
-line of the model that the first error's stack has}. All three are "" if the capture succeeds.
+Prints JSON: {"raised": what the user sees, "first": the first error of its chain, "raised_at" and "first_at":
+"file.py:line" of the innermost line of the model that their stacks have, "" if none}; all "" if the capture succeeds.
 """
 
 from __future__ import annotations
@@ -47,13 +47,21 @@ def capture(target: Any) -> Any:
 def told(error: BaseException | None) -> dict[str, str]:
     """An exception as the module's docstring says."""
     if error is None:
-        return {"raised": "", "first": "", "at": ""}
+        return {"raised": "", "first": "", "raised_at": "", "first_at": ""}
     first = error
     while first.__context__ is not None:
         first = first.__context__
-    lines = [frame for frame in traceback.extract_tb(first.__traceback__) if "reference_models" in frame.filename]
-    at = f"{Path(lines[-1].filename).name}:{lines[-1].lineno}" if lines else ""
-    return {"raised": _in_short(error), "first": _in_short(first), "at": at}
+    return {
+        "raised": _in_short(error),
+        "first": _in_short(first),
+        "raised_at": _line_of_the_model(error),
+        "first_at": _line_of_the_model(first),
+    }
+
+
+def _line_of_the_model(error: BaseException) -> str:
+    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if "reference_models" in frame.filename]
+    return f"{Path(lines[-1].filename).name}:{lines[-1].lineno}" if lines else ""
 
 
 def _in_short(error: BaseException) -> str:

@@ -102,7 +102,7 @@ def test_the_emulation_refuses_the_capture(emulated: str, name: str) -> None:
 def test_the_first_error_is_raised_at_the_planted_line_where_it_has_one(emulated: str, name: str) -> None:
     planted = {f"{Path(line.file).name}:{line.line}" for line in planted_lines(name)}
     without_a_line = {"unjoined-stream", "other-thread-event"}
-    assert (plain.attempt(name, False, emulated)["at"] in planted) == (name not in without_a_line)
+    assert (plain.attempt(name, False, emulated)["first_at"] in planted) == (name not in without_a_line)
 
 
 @pytest.mark.parametrize("name", [*SILENT, *(name for name in LOUD if not CAPTURE_FAULTS[name].emulated)])

@@ -1,0 +1,178 @@
+"""Records how `capture` does on every planted fault and twin: `python tests/record_capture_faults.py [--jobs N]`.
+
+On a GPU, in processes of their own: torch alone (`plain_capture.py`), `capture` with CUPTI, and `capture` without. From
+the result, `tests/data/capture_faults.json`, `docs/regenerate.py` makes a table. What the emulated backend does is
+asked anew each time, by the same code (`watched`, `score`), as the tests do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cudagraph_doctor import worker
+from cudagraph_doctor.findings import Finding, Outcome, Proof, Status, outcome_from_json
+from cudagraph_doctor.reference_models.capture_faults import CAPTURE_FAULTS, CaptureFault, planted_lines
+from cudagraph_doctor.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[1]
+RECORDED = ROOT / "tests" / "data" / "capture_faults.json"
+PRESET = {"preset": "tiny"}
+
+
+ASKED = ("found", "line", "rule", "module", "culprit")
+"""Fields of `Score` that have to be true for a fault."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """What of a planted fault was named; for a twin all but `others` is False."""
+
+    found: bool
+    """The check's status is FOUND, and nothing about the planted lines is only suspected."""
+    line: bool
+    """Every planted line has a finding."""
+    rule: bool
+    """Under its rule."""
+    module: bool
+    """In its module and thread."""
+    culprit: bool
+    """With the operation's name."""
+    others: tuple[str, ...]
+    """Further findings above a note: there must not be any."""
+    message: str
+    """Of the first finding."""
+
+    @property
+    def right(self) -> bool:
+        """Everything was named, and nothing else."""
+        return all(getattr(self, name) for name in ASKED) and not self.others
+
+
+def score(name: str, outcome: Outcome) -> Score:
+    """Hold an outcome against what was planted."""
+    fault = CAPTURE_FAULTS[name]
+    spoken = [finding for finding in outcome.findings if finding.severity.rank > 0]
+    planted = planted_lines(name)
+    at = {(place.file, place.line): finding for finding in spoken if (place := finding.location)}
+    named = [at[line.file, line.line] for line in planted if (line.file, line.line) in at]
+    every = len(named) == len(planted)
+    return Score(
+        found=outcome.status is Status.FOUND and all(finding.proof is not Proof.SUSPECTED for finding in named),
+        line=every,
+        rule=every and [finding.code for finding in named] == [line.code for line in planted],
+        module=every and all(_is_where(fault, finding) for finding in named),
+        culprit=every and named[0].culprit is not None and fault.culprit in named[0].culprit.name,
+        others=tuple(f"{f.code} at {_at(f)}" for f in spoken if f not in named),
+        message=spoken[0].message if spoken else outcome.reason,
+    )
+
+
+def _is_where(fault: CaptureFault, finding: Finding) -> bool:
+    module, thread = (str(finding.evidence.get(name, "")) for name in ("module", "thread"))
+    return module.endswith(fault.module) and thread.startswith(fault.thread) and bool(thread) == bool(fault.thread)
+
+
+def _at(finding: Finding) -> str:
+    place = finding.location
+    return f"{Path(place.file).name}:{place.line}" if place else "no line"
+
+
+def watched(name: str, twin: bool, backend: str) -> Outcome:
+    """`capture` on one variant, in this process."""
+    events: list[dict[str, Any]] = []
+    settings = Settings("capture", fault=name, twin=twin, backend=backend, target_args=PRESET, buckets=(4,))
+    if "engine" in CAPTURE_FAULTS[name].forms:
+        settings = Settings("capture", fault=name, twin=twin, backend=backend, target_args=PRESET)
+    worker.perform(settings, ("capture",), events.append)
+    outcomes = [event["outcome"] for event in events if event["event"] == "outcome"]
+    assert len(outcomes) == 1, events
+    return outcome_from_json(outcomes[0])
+
+
+def as_a_user(name: str, twin: bool, cupti: bool) -> Outcome:
+    """`cudagraph-doctor capture` on one variant, on the GPU, with everything in processes of their own."""
+    words = ["capture", "reference", "--fault", name, "--backend", "cuda", "--target-arg", "preset=tiny"]
+    words += ["--twin"] if twin else []
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        if not cupti:
+            hidden = Path(folder) / "cupti"
+            hidden.mkdir()
+            (hidden / "__init__.py").write_text('raise ImportError("hidden")\n')
+        program = f"import sys; sys.path.insert(0, {folder!r}); from cudagraph_doctor.cli import main; sys.exit(main())"
+        done = subprocess.run(
+            [sys.executable, "-c", program, *words, "--format", f"json={report}"],
+            cwd=ROOT,
+            env=_environment(folder),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        if not report.exists():
+            return Outcome("capture", Status.ERRORED, f"exit {done.returncode}: {done.stderr[-300:]}")
+        return outcome_from_json(json.loads(report.read_text())["outcomes"][0])
+
+
+def _environment(folder: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join((folder, str(ROOT)))}
+
+
+def plain(name: str) -> dict[str, str]:
+    """What torch alone says of the fault."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tests" / "plain_capture.py"), name],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    if done.returncode:
+        return {"raised": f"the process ended with {done.returncode}", "first": "", "raised_at": "", "first_at": ""}
+    told: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def recorded(name: str) -> dict[str, Any]:
+    """All that is to be known of one fault on the GPU."""
+    told: dict[str, Any] = {"plain": plain(name)}
+    for cupti in (True, False):
+        variants = {"fault": as_a_user(name, False, cupti), "twin": as_a_user(name, True, cupti)}
+        word = "with CUPTI" if cupti else "without CUPTI"
+        told[word] = {key: {**asdict(score(name, o)), "status": o.status.value} for key, o in variants.items()}
+    return told
+
+
+def main() -> None:
+    """Record all, or the named ones."""
+    import torch
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="default: all")
+    parser.add_argument("--jobs", type=int, default=4, help="faults at a time")
+    parser.add_argument("--output", type=Path, default=RECORDED)
+    options = parser.parse_args()
+    names = options.names or list(CAPTURE_FAULTS)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        faults = dict(zip(names, pool.map(recorded, names), strict=True))
+    facts = {"torch": torch.__version__, "device": torch.cuda.get_device_name()}
+    options.output.write_text(json.dumps({**facts, "faults": faults}, indent=1) + "\n")
+    for name, told in faults.items():
+        for word in ("with CUPTI", "without CUPTI"):
+            fault, twin = told[word]["fault"], told[word]["twin"]
+            wrong = [key for key in ASKED if not fault[key]]
+            others = [*fault["others"], *(f"twin: {other}" for other in twin["others"])]
+            print(f"{name:24} {word:14} {twin['status']:8} missing: {wrong} others: {others} {fault['message'][:100]}")
+
+
+if __name__ == "__main__":
+    main()
