@@ -32,5 +32,5 @@ class Check(Protocol):
         """
 
 
-CHECKS: dict[str, str] = {"diff": "eager_diff", "buckets": "bucket_hits"}
+CHECKS: dict[str, str] = {"diff": "eager_diff", "capture": "capture_ops", "buckets": "bucket_hits"}
 """Command-line word -> module in this package, in the order in which they are run."""

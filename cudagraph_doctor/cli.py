@@ -166,8 +166,7 @@ def diff(
     SPEC names the target: package.module:attr, path/file.py:attr, or the bundled model: reference (the default),
     reference:loop, reference:engine.
     """
-    if plain["exhaustive"] and plain["buckets"]:
-        raise click.UsageError("--exhaustive looks at all buckets, --buckets at some: give one of them.")
+    _one_choice_of_buckets(plain)
     settings = Settings(
         check="diff",
         tolerances=options.tolerances(rtol, atol),
@@ -176,6 +175,47 @@ def diff(
         values=not no_values,
         debug=debug,
         **plain,
+    )
+    report = _examine(settings)
+    _show(report, outputs, no_values=no_values, verbose=verbose, debug=debug)
+    return policy.exit_code(report, fail_on)
+
+
+@cli.command()
+@click.argument("spec", default="reference")
+@click.option(
+    "--buckets",
+    metavar="N,N,...",
+    callback=_reads(options.sizes),
+    help="Buckets to capture. Default: the smallest, a middle and the largest.",
+)
+@click.option(
+    "--batch-sizes",
+    metavar="N,N,...",
+    callback=_reads(options.sizes),
+    help="Batch sizes whose graphs are captured, for an engine that captures in its first steps.",
+)
+@click.option("--exhaustive", is_flag=True, help="All buckets.")
+@_running_options
+@_looking_options
+def capture(
+    target_arg: dict[str, str],
+    timeout: float,
+    fail_on: str,
+    outputs: tuple[options.Output, ...],
+    no_values: bool,
+    verbose: bool,
+    debug: bool,
+    **plain: Any,
+) -> int:
+    """List all operations of a decode step that a capture refuses or loses, by line, module and thread.
+
+    SPEC names the target as for `diff`. Nothing is replayed: the step runs eagerly once under observation, and is
+    captured until every illegal operation has failed by itself.
+    """
+    _one_choice_of_buckets(plain)
+    settings = Settings(
+        check="capture", target_args=target_arg, timeout_s=timeout, values=not no_values, debug=debug, **plain
     )
     report = _examine(settings)
     _show(report, outputs, no_values=no_values, verbose=verbose, debug=debug)
@@ -392,6 +432,11 @@ def init(words: tuple[str, ...], force: bool) -> None:
     output.to_stdout(
         f"Wrote {file}, a target in {form} form that works as it stands. Try it:\n\n  cudagraph-doctor diff {file}\n"
     )
+
+
+def _one_choice_of_buckets(plain: dict[str, Any]) -> None:
+    if plain["exhaustive"] and plain["buckets"]:
+        raise click.UsageError("--exhaustive looks at all buckets, --buckets at some: give one of them.")
 
 
 def _output_next_step(trace: Path) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from cudagraph_doctor.findings import Location
+from cudagraph_doctor.graph.illegal import CaptureStatus, Place
 from cudagraph_doctor.graph.model import CapturedGraph
 from cudagraph_doctor.graph.regions import Regions
 
@@ -175,3 +176,9 @@ class Backend(Protocol):
 
     def is_host(self, tensor: torch.Tensor) -> bool:
         """Whether the tensor lies in host memory."""
+
+    def place_of(self, tensor: torch.Tensor) -> Place:
+        """In which memory the tensor lies."""
+
+    def capture_status(self, stream: int) -> CaptureStatus:
+        """Whether the stream with this handle captures."""

@@ -18,6 +18,7 @@ from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.graph import driver, memory, origins, watch
 from cudagraph_doctor.graph.addresses import Addresses
 from cudagraph_doctor.graph.backend import Block, Edit, GraphLog, LiveGraph
+from cudagraph_doctor.graph.illegal import CaptureStatus, Place
 from cudagraph_doctor.graph.model import CapturedGraph
 from cudagraph_doctor.graph.nodes import Reader, kernel_names, place
 from cudagraph_doctor.graph.patching import Patches
@@ -151,6 +152,16 @@ class CudaBackend:
     def is_host(self, tensor: torch.Tensor) -> bool:
         """Whether the tensor lies in host memory."""
         return tensor.device.type == "cpu"
+
+    def place_of(self, tensor: torch.Tensor) -> Place:
+        """In which memory the tensor lies."""
+        if tensor.device.type != "cpu":
+            return Place.DEVICE
+        return Place.PINNED if tensor.is_pinned() else Place.HOST
+
+    def capture_status(self, stream: int) -> CaptureStatus:
+        """Whether the stream with this handle captures."""
+        return driver.capture_status(stream)
 
     def _captured(self, live: LiveGraph, graph: Any) -> None:
         """Note at the end of a capture what cannot be found out later."""

@@ -1,12 +1,15 @@
-"""Tells of each graph node in the moment of its creation, on the thread that creates it. Needs cupti-python.
+"""Tells of graph nodes as they are created, and of CUDA API calls that fail in a capture. Needs cupti-python.
 
-CUPTI serves one subscriber a process: there is none left under nsys, or once torch.profiler has run.
+Both are told in the moment that it happens, on the thread that does it. CUPTI serves one subscriber a process: there is
+none left under nsys, or once torch.profiler has run.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,11 +39,50 @@ def node_creations(heard: Callable[[], None]) -> Iterator[None]:
     What it raises is raised at the end of the block. Raises Unavailable before the block is entered.
     """
     api = _api()
+
+    def enable(subscriber: int) -> None:
+        api.enable_callback(1, subscriber, api.CallbackDomain.RESOURCE, api.CallbackIdResource.GRAPHNODE_CREATED)
+
+    with _subscribed(api, lambda data: heard(), enable):
+        yield
+
+
+@contextmanager
+def failing_calls(heard: Callable[[str, int], None]) -> Iterator[None]:
+    """`heard(name, code)` is called inside the block when a call of CUDA returns an error about captures (900 to 908).
+
+    A call that fails inside another is told first. What `heard` raises is raised at the end of the block. Raises
+    Unavailable before the block is entered.
+    """
+    api = _api()
+
+    def called(data: Any) -> None:
+        if data.callback_site != api.ApiCallbackSite.API_EXIT:
+            return
+        code = ctypes.c_int.from_address(data.function_return_value).value
+        if 900 <= code <= 908:
+            heard(plain_name(data.function_name), code)
+
+    def enable(subscriber: int) -> None:
+        for domain in (api.CallbackDomain.RUNTIME_API, api.CallbackDomain.DRIVER_API):
+            api.enable_domain(1, subscriber, domain)
+
+    with _subscribed(api, called, enable):
+        yield
+
+
+def plain_name(name: str) -> str:
+    """`cudaStreamSynchronize` of `cudaStreamSynchronize_v3020`, `cuMemAlloc` of `cuMemAlloc_v2`."""
+    return re.sub(r"(_v\d+|_ptsz|_ptds)+$", "", name)
+
+
+@contextmanager
+def _subscribed(api: Any, heard: Callable[[Any], None], enable: Callable[[int], None]) -> Iterator[None]:
     errors: list[Exception] = []
 
     def called(user: object, domain: int, callback: int, data: object) -> None:
         try:
-            heard()
+            heard(data)
         except Exception as error:  # must not escape into CUDA
             errors.append(error)
 
@@ -49,7 +91,7 @@ def node_creations(heard: Callable[[], None]) -> Iterator[None]:
     except (api.cuptiError, RuntimeError) as error:  # RuntimeError: it finds no libcupti
         raise Unavailable(f"CUPTI takes no subscriber ({error})") from error
     try:
-        api.enable_callback(1, subscriber, api.CallbackDomain.RESOURCE, api.CallbackIdResource.GRAPHNODE_CREATED)
+        enable(subscriber)
         yield
     finally:
         api.unsubscribe(subscriber)

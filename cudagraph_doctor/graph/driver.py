@@ -6,6 +6,8 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
+from cudagraph_doctor.graph.illegal import CaptureStatus
+
 
 class DriverError(Exception):
     """A driver call failed, or this driver or cuda-bindings does not have it."""
@@ -78,10 +80,20 @@ def edges_of(graph: Any) -> list[tuple[int, int]]:
     return [(int(source), int(target)) for source, target in zip(sources, targets, strict=True)]
 
 
+_STATUSES = (CaptureStatus.NONE, CaptureStatus.ACTIVE, CaptureStatus.INVALIDATED)
+"""By CUstreamCaptureStatus."""
+
+
 def capture_of(stream: int) -> tuple[int, Any] | None:
     """(capture id, graph being captured) of a stream that captures, None if it does not."""
     status, capture_id, graph, *_ = call(_newest("cuStreamGetCaptureInfo_v3", "cuStreamGetCaptureInfo"), stream)
-    return (int(capture_id), graph) if int(status) == 1 else None  # CU_STREAM_CAPTURE_STATUS_ACTIVE
+    return (int(capture_id), graph) if _STATUSES[int(status)] is CaptureStatus.ACTIVE else None
+
+
+def capture_status(stream: int) -> CaptureStatus:
+    """Whether a stream captures."""
+    status, *_ = call(_newest("cuStreamGetCaptureInfo_v3", "cuStreamGetCaptureInfo"), stream)
+    return _STATUSES[int(status)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from cudagraph_doctor.graph.emulation.memory import bytes_view, place_of
 from cudagraph_doctor.graph.emulation.parameters import patched
 from cudagraph_doctor.graph.emulation.reading import read
 from cudagraph_doctor.graph.emulation.recording import Recording
-from cudagraph_doctor.graph.legality import Place
+from cudagraph_doctor.graph.illegal import CaptureStatus, Place
 from cudagraph_doctor.graph.model import CapturedGraph
 from cudagraph_doctor.graph.origins import Trace
 from cudagraph_doctor.graph.regions import Regions
@@ -120,6 +120,17 @@ class EmulatedBackend:
     def is_host(self, tensor: torch.Tensor) -> bool:
         """Whether the tensor is not in the emulated device's memory."""
         return place_of(tensor) is not Place.DEVICE
+
+    def place_of(self, tensor: torch.Tensor) -> Place:
+        """In which memory the tensor lies; one that was never seen is the host's."""
+        return place_of(tensor) or Place.HOST
+
+    def capture_status(self, stream: int) -> CaptureStatus:
+        """Whether the stream with this handle takes part in the capture under way."""
+        capture = self._device.capture
+        if capture is None or stream not in capture.tails:
+            return CaptureStatus.NONE
+        return CaptureStatus.ACTIVE if capture.invalid is None else CaptureStatus.INVALIDATED
 
     def _recording(self, live: LiveGraph) -> Recording:
         graph = live.graph()

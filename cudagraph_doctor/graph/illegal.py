@@ -1,8 +1,8 @@
-"""The classes of operations that a capture cannot take. Plain data, no torch."""
+"""What is said of captures: classes of operations that they cannot take, places of memory, statuses. No torch."""
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import Enum, StrEnum
 
 
 class Kind(StrEnum):
@@ -27,3 +27,19 @@ class Kind(StrEnum):
     HOST_SOURCE = "host memory that nobody keeps alive"
     LIBRARY_CALL = "library call"
     UNKNOWN = "unknown"
+
+
+class Place(Enum):
+    """Where a storage lies."""
+
+    DEVICE = "device"
+    HOST = "host"
+    PINNED = "pinned"
+
+
+class CaptureStatus(Enum):
+    """What a stream says of itself, in CUDA's words."""
+
+    NONE = "none"
+    ACTIVE = "active"
+    INVALIDATED = "invalidated"

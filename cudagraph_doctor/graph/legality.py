@@ -7,21 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 import torch
 
-from cudagraph_doctor.graph.illegal import Kind
+from cudagraph_doctor.graph.illegal import Kind, Place
 from cudagraph_doctor.graph.operators import Operator, Role
-
-
-class Place(Enum):
-    """Where a storage lies."""
-
-    DEVICE = "device"
-    HOST = "host"
-    PINNED = "pinned"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -48,6 +50,8 @@ _ALLOCATES_ONLY = {
     "aten::new_empty",
     "aten::new_empty_strided",
 }
+_KEYS: Any = torch._C.DispatchKey
+_COMPOSITE = _KEYS.CompositeImplicitAutograd
 _HOST_READ_TAGS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 
 
@@ -90,6 +94,11 @@ class Operator:
         if positional < first or any(name in kwargs for name in names):
             return args
         return (*args, *self.defaults[positional - first :])
+
+    def written_tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
+        """The tensors among the arguments that it writes."""
+        for at, name in self.written:
+            yield from tensors_in(args[at] if at < len(args) else kwargs.get(name))
 
     def argument(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The value passed for `name`, or None."""
@@ -155,3 +164,39 @@ def learn(func: Callable[..., Any]) -> Operator:
         composite=torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"),
         torchs=schema.name.startswith(("aten::", "prims::")),
     )
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """All tensors of an argument or result, in order; lists and dicts are entered."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors_in(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
+
+
+def decomposed(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a composite operator as what it is made of; in a dispatch mode's handler, these then reach the mode."""
+    with _lazy_bits_resolved():
+        return operator.func._op_dk(_COMPOSITE, *args, **kwargs)  # type: ignore[attr-defined]
+
+
+def _lazy_bits_resolved() -> AbstractContextManager[None]:
+    """Inside, operators find conjugated and negated views resolved, as outside of a dispatch mode's handler."""
+    excluded: Any = torch._C._dispatch_tls_local_exclude_set()
+    for key in (_KEYS.Conjugate, _KEYS.Negative, _KEYS.ZeroTensor):
+        excluded = excluded.remove(key)
+    guard: AbstractContextManager[None] = torch._C._ForceDispatchKeyGuard(
+        torch._C._dispatch_tls_local_include_set(), excluded
+    )
+    return guard
+
+
+@functools.cache
+def dispatches_itself(kind: type) -> bool:
+    """Whether a tensor class has operators of its own, below which the plain ones are seen."""
+    own = getattr(kind, "__torch_dispatch__", None)
+    return own is not None and own is not torch._C._disabled_torch_dispatch_impl

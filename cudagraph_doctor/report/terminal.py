@@ -34,6 +34,9 @@ _TOLD = (
     "replayed_against_fresh",
     "first_diverging_module",
     "first_bad_step_hint",
+    "plain_torch_shows",
+    "told_by",
+    "after_eager_runs",
     "process_lost",
 )
 """The evidence that is told without --verbose, in this order."""

@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from cudagraph_doctor.graph import driver
-from cudagraph_doctor.graph.driver import Allocation, DriverError, allocation_at, call, capture_of, edges_of
+from cudagraph_doctor.graph.driver import (
+    Allocation,
+    DriverError,
+    allocation_at,
+    call,
+    capture_of,
+    capture_status,
+    edges_of,
+)
+from cudagraph_doctor.graph.illegal import CaptureStatus
 
 
 def use(monkeypatch: pytest.MonkeyPatch, **functions: Any) -> None:
@@ -48,6 +57,11 @@ def test_edges_of_either_generation(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_capture_of_a_stream(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     use(monkeypatch, **{name: lambda stream: (0, stream, 5, "graph", [], [], 0)})
     assert capture_of(1) == (5, "graph") and capture_of(0) is None and capture_of(2) is None
+
+
+def test_the_status_of_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, cuStreamGetCaptureInfo=lambda stream: (0, stream, 5, "graph", [], [], 0))
+    assert [capture_status(n) for n in range(3)] == list(CaptureStatus)
 
 
 def test_memory_that_the_driver_knows(monkeypatch: pytest.MonkeyPatch) -> None:

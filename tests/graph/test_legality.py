@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from cudagraph_doctor.graph.illegal import Kind
-from cudagraph_doctor.graph.legality import Illegal, Place, copied_places, illegal
+from cudagraph_doctor.graph.illegal import Kind, Place
+from cudagraph_doctor.graph.legality import Illegal, copied_places, illegal
 from cudagraph_doctor.graph.operators import learn
 
 aten = torch.ops.aten

@@ -6,6 +6,7 @@ that existed before is put back at the end, and what it allocated is zeroed, sin
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from contextlib import ExitStack, nullcontext
 from typing import Any
@@ -18,10 +19,10 @@ from cudagraph_doctor.graph.emulation.device import EmulatedDevice
 from cudagraph_doctor.graph.emulation.faults import cuda_error
 from cudagraph_doctor.graph.emulation.generators import drawing_from
 from cudagraph_doctor.graph.emulation.memory import Memory, bytes_view, memory_of, place_of, storage_of
-from cudagraph_doctor.graph.emulation.recording import Node, Recording, tensors_in
-from cudagraph_doctor.graph.legality import Place
+from cudagraph_doctor.graph.emulation.recording import Node, Recording
+from cudagraph_doctor.graph.illegal import Place
 from cudagraph_doctor.graph.model import NodeKind, Origin
-from cudagraph_doctor.graph.operators import Operator
+from cudagraph_doctor.graph.operators import Operator, tensors_in
 from cudagraph_doctor.graph.origins import ModulePath
 
 
@@ -44,6 +45,7 @@ class Capture:
         self.opened_at = callsite()
         self.pool = pool
         self.error_mode = error_mode
+        self.thread = threading.get_ident()
         self.generators: list[torch._C.Generator] = [device.generator, *generators]
         self._device = device
         self._states = [generator.get_state() for generator in self.generators]

@@ -71,6 +71,8 @@ class EmulatedDevice:
         capture = self.capture
         if capture is None:
             return
+        if capture.error_mode != "global" and threading.get_ident() != capture.thread:
+            return
         if capture.error_mode == "relaxed" and stream is not None and stream not in capture.tails:
             return
         raise capture.fail(900, call)

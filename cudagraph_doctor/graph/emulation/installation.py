@@ -9,29 +9,12 @@ from typing import Any
 import torch
 from torch.utils._device import _device_constructors
 
+from cudagraph_doctor.graph.attributes import replaced
 from cudagraph_doctor.graph.emulation import graphs, tensors
 from cudagraph_doctor.graph.emulation.device import EmulatedDevice, activate, deactivate
 from cudagraph_doctor.graph.emulation.generators import Generator
 from cudagraph_doctor.graph.emulation.torch_cuda import ACCELERATOR, CUDA, NVTX, refused
 from cudagraph_doctor.graph.emulation.watch import Watch
-
-_MISSING = object()
-
-
-@contextmanager
-def _replaced(owner: Any, attributes: dict[str, Any]) -> Iterator[None]:
-    """The attributes have these values inside the block; afterwards what the owner itself had before."""
-    before = {name: vars(owner).get(name, _MISSING) for name in attributes}
-    try:
-        for name, value in attributes.items():
-            setattr(owner, name, value)
-        yield
-    finally:
-        for name, value in before.items():
-            if value is not _MISSING:
-                setattr(owner, name, value)
-            elif name in vars(owner):
-                delattr(owner, name)
 
 
 @contextmanager
@@ -44,7 +27,7 @@ def _eager_compile() -> Iterator[None]:
         stance.enter_context(torch.compiler.set_stance("force_eager"))
         return compile_(*args, **kwargs)
 
-    with stance, _replaced(torch, {"compile": compile_eagerly}):
+    with stance, replaced(torch, {"compile": compile_eagerly}):
         yield
 
 
@@ -91,7 +74,7 @@ def in_place(device: EmulatedDevice) -> Iterator[None]:
             (torch, tensors.FUNCTIONS | {"Generator": Generator}),
             (torch.Tensor, tensors.METHODS),
         ):
-            stack.enter_context(_replaced(owner, attributes))
+            stack.enter_context(replaced(owner, attributes))
         stack.enter_context(_eager_compile())
         stack.enter_context(_one_thread())
         stack.enter_context(_default_device_kept())

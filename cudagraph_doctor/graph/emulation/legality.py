@@ -10,7 +10,8 @@ from cudagraph_doctor.graph.emulation.capture import Capture
 from cudagraph_doctor.graph.emulation.faults import PAGEABLE_COPY, UNREGISTERED_GENERATOR, cuda_error
 from cudagraph_doctor.graph.emulation.generators import same
 from cudagraph_doctor.graph.emulation.memory import memory_of
-from cudagraph_doctor.graph.legality import Place, illegal
+from cudagraph_doctor.graph.illegal import Place
+from cudagraph_doctor.graph.legality import illegal
 from cudagraph_doctor.graph.operators import Operator
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import torch
 
 from cudagraph_doctor.graph.backend import Block
-from cudagraph_doctor.graph.legality import Place
+from cudagraph_doctor.graph.illegal import Place
 
 
 class Memory:

@@ -13,7 +13,7 @@ from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.graph.backend import Edit
 from cudagraph_doctor.graph.emulation.memory import Heap, place_of
 from cudagraph_doctor.graph.emulation.recording import Node
-from cudagraph_doctor.graph.legality import Place
+from cudagraph_doctor.graph.illegal import Place
 
 
 @dataclass(frozen=True, slots=True)

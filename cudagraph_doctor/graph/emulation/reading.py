@@ -9,7 +9,7 @@ import torch
 from cudagraph_doctor.graph.emulation.memory import Heap, memory_of, storage_of
 from cudagraph_doctor.graph.emulation.parameters import pieces, plain, slots
 from cudagraph_doctor.graph.emulation.recording import Node, Recording
-from cudagraph_doctor.graph.legality import Place
+from cudagraph_doctor.graph.illegal import Place
 from cudagraph_doctor.graph.model import CapturedGraph, GraphNode, Param, Pointer, Region
 from cudagraph_doctor.graph.regions import Regions
 

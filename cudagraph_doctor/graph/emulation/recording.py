@@ -13,19 +13,7 @@ from cudagraph_doctor.graph.emulation.faults import cuda_error
 from cudagraph_doctor.graph.emulation.generators import drawing_from
 from cudagraph_doctor.graph.emulation.memory import Memory, memory_of
 from cudagraph_doctor.graph.model import Origin
-from cudagraph_doctor.graph.operators import Operator
-
-
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """All tensors of an argument or result, in order; lists and dicts are entered."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from tensors_in(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from tensors_in(item)
+from cudagraph_doctor.graph.operators import Operator, tensors_in
 
 
 @dataclass(eq=False, slots=True)
@@ -57,8 +45,7 @@ class Node:
 
     def written(self) -> Iterator[torch.Tensor]:
         """The tensors that it writes."""
-        for at, name in self.operator.written:
-            yield from tensors_in(self.args[at] if at < len(self.args) else self.kwargs.get(name))
+        yield from self.operator.written_tensors(self.args, self.kwargs)
         for _, target in self.outputs:
             yield target
 

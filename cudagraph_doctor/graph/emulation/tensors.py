@@ -13,9 +13,9 @@ from torch.utils._device import DeviceContext
 from cudagraph_doctor.graph.emulation import faults
 from cudagraph_doctor.graph.emulation.device import active
 from cudagraph_doctor.graph.emulation.memory import memory_of, place_of
-from cudagraph_doctor.graph.emulation.recording import tensors_in
 from cudagraph_doctor.graph.emulation.watch import DEVICE, HOST, means_device
-from cudagraph_doctor.graph.legality import Place
+from cudagraph_doctor.graph.illegal import Place
+from cudagraph_doctor.graph.operators import tensors_in
 
 _Base: Any = torch._C.TensorBase
 _DEVICE_OF = _Base.device.__get__

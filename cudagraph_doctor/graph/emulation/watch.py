@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -15,32 +14,17 @@ from cudagraph_doctor.graph.emulation.faults import WRONG_GENERATOR
 from cudagraph_doctor.graph.emulation.generators import drawing_from, is_hosts
 from cudagraph_doctor.graph.emulation.legality import check
 from cudagraph_doctor.graph.emulation.memory import memory_of, place_of
-from cudagraph_doctor.graph.emulation.recording import tensors_in
-from cudagraph_doctor.graph.legality import Place
-from cudagraph_doctor.graph.operators import Operator, Role, learn
+from cudagraph_doctor.graph.illegal import Place
+from cudagraph_doctor.graph.operators import Operator, Role, decomposed, dispatches_itself, learn, tensors_in
 
 HOST = torch.device("cpu")
 DEVICE = torch.device("cpu", 0)
 """What stands for the CUDA device: torch keeps the index of a requested device, and tensors never carry it."""
 
-_KEYS: Any = torch._C.DispatchKey
-_COMPOSITE = _KEYS.CompositeImplicitAutograd
-
 
 def means_device(device: torch.device) -> bool:
     """Whether the emulated device is meant: "cpu:0", or "cuda" in the user's own code."""
     return device.type == "cuda" or (device.type == "cpu" and device.index is not None)
-
-
-def _lazy_bits_resolved() -> AbstractContextManager[None]:
-    """Inside, operators find conjugated and negated views resolved, as outside of a dispatch mode's handler."""
-    excluded: Any = torch._C._dispatch_tls_local_exclude_set()
-    for key in (_KEYS.Conjugate, _KEYS.Negative, _KEYS.ZeroTensor):
-        excluded = excluded.remove(key)
-    guard: AbstractContextManager[None] = torch._C._ForceDispatchKeyGuard(
-        torch._C._dispatch_tls_local_include_set(), excluded
-    )
-    return guard
 
 
 def watching(device: EmulatedDevice) -> bool:
@@ -49,10 +33,14 @@ def watching(device: EmulatedDevice) -> bool:
     return any(isinstance(mode, Watch) and mode.device is device for mode in modes)
 
 
+_HANDLERS = {__name__, "torch._ops", "torch.utils._python_dispatch", "cudagraph_doctor.observation.operators"}
+"""Modules whose frames lie between an operator's caller and this mode."""
+
+
 def _running_call() -> tuple[int, int, int]:
     """Identifies the Python instruction that led to the operator that is being dispatched."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__") == __name__:
+    while frame.f_back is not None and frame.f_globals.get("__name__") in _HANDLERS:
         frame = frame.f_back
     return id(frame), id(frame.f_code), frame.f_lasti
 
@@ -71,13 +59,12 @@ class Watch(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call, unused-ignore]
         self.device = device
         self._operators: dict[Any, Operator] = {}
-        self._unwraps: dict[type, bool] = {}
 
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Run one operator."""
-        if types and any(self._dispatches_itself(kind) for kind in types):
+        if types and any(dispatches_itself(kind) for kind in types):
             return NotImplemented
         operator = self._operators.get(func)
         if operator is None:
@@ -88,8 +75,8 @@ class Watch(TorchDispatchMode):
         if operator.role is Role.PIN:
             return self._pinned(args[0])
         if operator.composite:
-            with self, _lazy_bits_resolved():
-                return operator.func._op_dk(_COMPOSITE, *args, **kwargs)  # type: ignore[attr-defined]
+            with self:
+                return decomposed(operator, args, kwargs)
         on_device = self._survey(operator, args, kwargs)
         place = Place.DEVICE if on_device else Place.HOST
         if operator.takes_device:
@@ -132,13 +119,6 @@ class Watch(TorchDispatchMode):
             for tensor in tensors_in(result):
                 self.device.heap.mark(tensor, place)
         return result
-
-    def _dispatches_itself(self, kind: type) -> bool:
-        """Whether a tensor class has operators of its own, below which the plain ones are seen."""
-        if kind not in self._unwraps:
-            own = getattr(kind, "__torch_dispatch__", None)
-            self._unwraps[kind] = own is not None and own is not torch._C._disabled_torch_dispatch_impl
-        return self._unwraps[kind]
 
     def _survey(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether any argument lies on the device."""

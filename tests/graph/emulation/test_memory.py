@@ -11,7 +11,7 @@ import torch
 
 from cudagraph_doctor.graph.emulated import EmulatedBackend
 from cudagraph_doctor.graph.emulation.memory import Heap, bytes_view, memory_of, place_of, storage_of
-from cudagraph_doctor.graph.legality import Place
+from cudagraph_doctor.graph.illegal import Place
 
 Capture = Callable[[Callable[[], object]], Any]
 

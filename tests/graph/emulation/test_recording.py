@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cudagraph_doctor.graph.emulated import EmulatedBackend
-from cudagraph_doctor.graph.emulation.recording import tensors_in
+from cudagraph_doctor.graph.operators import tensors_in
 
 DEVICE = "cpu:0"
 

@@ -14,7 +14,7 @@ from cudagraph_doctor.graph.emulated import EmulatedBackend
 from cudagraph_doctor.graph.emulation.device import EmulatedDevice
 from cudagraph_doctor.graph.emulation.memory import place_of
 from cudagraph_doctor.graph.emulation.watch import Watch, means_device, watching
-from cudagraph_doctor.graph.legality import Place
+from cudagraph_doctor.graph.illegal import Place
 
 DEVICE = "cpu:0"
 

@@ -1,0 +1,94 @@
+"""`capture`: which operations of the captured step does a capture refuse or lose, all in one run?
+
+Collecting is `cudagraph_doctor.observation.observe` (torch), judging is `cudagraph_doctor.observation.judging` (plain).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from cudagraph_doctor import loader
+from cudagraph_doctor.errors import Inconclusive
+from cudagraph_doctor.findings import Outcome, Status
+from cudagraph_doctor.graph.backend import Backend
+from cudagraph_doctor.observation.judging import RULES, judge
+from cudagraph_doctor.observation.model import Observation
+from cudagraph_doctor.observation.observe import Observer
+from cudagraph_doctor.observation.players import Player, player_of
+from cudagraph_doctor.progress import Progress
+from cudagraph_doctor.settings import Settings
+
+NAME = "capture"
+NEEDS = frozenset({"target"})
+
+_NOT_EMULATED = (
+    "calls of CUDA that libraries make by themselves (cudaMalloc, synchronisation, solver and communication libraries)",
+    "what other threads do but wait for events and streams and pin memory",
+    "graphs that are destroyed while another one is captured",
+)
+
+__all__ = ["NAME", "NEEDS", "RULES", "run"]
+
+
+def run(target: Any, backend: Backend, settings: Settings, progress: Progress) -> Outcome:
+    """Watch the target capture.
+
+    Args:
+        target: a LoopTarget or an EngineTarget.
+        backend: its hooks are in since before the target's module was imported.
+        settings: buckets, batch sizes; the SPEC, for an engine that captures only when it is made.
+        progress: told what is done.
+
+    Raises:
+        DoctorError: the target does not keep the contract, or does not capture.
+    """
+
+    def make(opened: Callable[[], int]) -> Player:
+        return player_of(target, backend, settings, partial(_made_anew, target, backend, settings), opened)
+
+    return _outcome(Observer(make, backend, progress).observe(), backend)
+
+
+def _made_anew(target: Any, backend: Backend, settings: Settings) -> Any:
+    again = loader.load(settings, backend.device).target
+    if type(again).__qualname__ != type(target).__qualname__ or again is target:
+        raise Inconclusive(
+            "the engine captures nothing but when it is made, and it cannot be made anew",
+            seen=f"the SPEC {settings.spec} gives a {type(again).__qualname__}",
+            fix="write `recapture()`, or name a function that makes the engine instead of the engine itself",
+        )
+    return again
+
+
+def _outcome(seen: Observation, backend: Backend) -> Outcome:
+    findings = judge(seen, backend.name)
+    legal = [f"{operation.name} at line {operation.location.line}" for operation in seen.legal if operation.location]
+    return Outcome(
+        check=NAME,
+        status=Status.FOUND if findings else Status.PASSED,
+        not_checked=tuple(_not_checked(seen, backend)),
+        checked={
+            "form": seen.form,
+            "captures": seen.captures,
+            "operations while a capture was open": seen.operations,
+            "runs of the capturing code": len(seen.attempts),
+            **({"looked illegal and are not": legal} if legal else {}),
+        },
+        findings=tuple(findings),
+        rules=RULES,
+    )
+
+
+def _not_checked(seen: Observation, backend: Backend) -> list[str]:
+    said = list(backend.not_checked())
+    if backend.name == "emulated":
+        said += _NOT_EMULATED
+    elif seen.instrument:
+        said.append(
+            f"the exact CUDA call that failed: {seen.instrument}; operators and the status of the capture were asked"
+        )
+    if not seen.complete:
+        said.append("what comes after the last refused operation, but for what the dry run saw of it")
+    return said

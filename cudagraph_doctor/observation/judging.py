@@ -1,0 +1,198 @@
+"""From what was seen of a target's captures to findings. Plain Python on `model.Observation`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from cudagraph_doctor.findings import Culprit, Finding, Location, Proof, Severity
+from cudagraph_doctor.graph.illegal import Kind
+from cudagraph_doctor.observation.fixes import fix_of
+from cudagraph_doctor.observation.model import CODES, Attempt, EmptyGraph, FirstUse, Observation, Operation, Refusal
+
+_RULES = {
+    Kind.HOST_READ: ("CGD201", "reads values from the device on the host"),
+    Kind.SHAPE_FROM_VALUES: ("CGD202", "has an output whose shape depends on values"),
+    Kind.PAGEABLE_COPY: ("CGD203", "copies between pageable host memory and the device"),
+    Kind.BLOCKING_COPY: ("CGD203", "copies between host and device and makes the host wait"),
+    Kind.SYNCHRONISATION: ("CGD204", "makes the host wait for the device"),
+    Kind.QUERY: ("CGD205", "asks the device how far it is"),
+    Kind.GENERATOR: ("CGD206", "uses a random generator in a way that the graph cannot repeat"),
+    Kind.ALLOCATION: ("CGD207", "allocates or frees memory behind the back of torch's allocator"),
+    Kind.PINNED_ALLOCATION: ("CGD207", "allocates or frees page-locked memory"),
+    Kind.UNJOINED_FORK: ("CGD208", "forks a stream off the capture, and nothing joins it again"),
+    Kind.UNCAPTURED_WORK: ("CGD209", "ties the capture to work outside of it"),
+    Kind.NESTED_CAPTURE: ("CGD210", "begins a capture or launches a graph inside the capture"),
+    Kind.OTHER_THREAD: ("CGD211", "is called by another thread while the capture is open"),
+    Kind.DESTROYED_GRAPH: ("CGD212", "destroys an older graph while the capture is open"),
+    Kind.FIRST_USE: ("CGD213", "does something for the first time"),
+    Kind.OUTSIDE_CAPTURE: ("CGD214", "goes to a stream that is not captured, so the graph lacks it"),
+    Kind.HOST_SOURCE: ("CGD216", "copies from page-locked memory that is gone after the capture"),
+    Kind.LIBRARY_CALL: ("CGD218", "is a call of CUDA that a capture forbids"),
+    Kind.UNKNOWN: ("CGD219", "is refused, and nothing that was watched says why"),
+}
+"""Rule, and what the operation does, by class."""
+
+_SPOKEN = {
+    "Tensor.__repr__": "print or repr of a tensor",
+    "Tensor.__bool__": "bool of a tensor (if, while, and, or)",
+    "Tensor.__int__": "int of a tensor",
+    "Tensor.__float__": "float of a tensor",
+    "Tensor.__index__": "a tensor as an index (range, a slice's bound)",
+    "": "an operation",
+}
+
+_CALLERS = 4
+"""Lines that are shown around a finding's own."""
+
+RULES = tuple(sorted({code for code, _ in _RULES.values()} | {"CGD215"}))
+"""The codes that findings can have."""
+
+
+def judge(seen: Observation, backend: str) -> list[Finding]:
+    """The findings, in the order of execution; what is only suspected last."""
+    return [
+        *(_refused(refusal, backend) for refusal in seen.refusals),
+        *(_first_use(first, backend) for first in seen.first_uses),
+        *(_silent(operation, backend) for operation in (*seen.outside, *seen.host_sources)),
+        *(_empty(graph, backend) for graph in seen.empty),
+        *(_suspected(operation, backend) for operation in seen.suspected),
+    ]
+
+
+def spoken(name: str) -> str:
+    """What an operation is called in sentences."""
+    return _SPOKEN.get(name, name)
+
+
+def _refused(refusal: Refusal, backend: str) -> Finding:
+    operation = refusal.operation or Operation("", Kind.UNKNOWN, None)
+    kind = Kind.OTHER_THREAD if refusal.without_threads else operation.kind
+    code, does = _RULES[kind]
+    what = spoken(operation.name)
+    message = f"{what} {does}{_circumstances(operation)}: {_error(refusal)}."
+    if refusal.without_threads:
+        message += ' In mode "thread_local" the same capture goes through.'
+    return _finding(code, message, Proof.CONFIRMED, operation, kind, backend, _told(refusal))
+
+
+def _error(refusal: Refusal) -> str:
+    name = CODES.get(refusal.code or 0)
+    if name is None:
+        return f'torch refuses ("{refusal.message}")'
+    call = f"{refusal.api} returns " if refusal.api else ""
+    return f"{call}CUDA error {refusal.code} ({name})"
+
+
+def _circumstances(operation: Operation) -> str:
+    parts = [operation.detail] if operation.detail and not operation.thread else []
+    if operation.module:
+        parts.append(f"in module {operation.module}")
+    if operation.thread:
+        parts.append(f"in thread {operation.thread}" + (f" ({operation.detail})" if operation.detail else ""))
+    if operation.times > 1:
+        parts.append(f"{operation.times} times in all captures")
+    return "".join(f", {part}" for part in parts)
+
+
+def _told(refusal: Refusal) -> dict[str, Any]:
+    said = {
+        "told_by": refusal.told_by.value,
+        "first_error": refusal.message,
+        "plain_torch_shows": refusal.plain,
+        "cuda_error": refusal.code,
+        "cuda_call": refusal.api,
+        "passes_in_mode_thread_local": refusal.without_threads,
+    }
+    return {name: value for name, value in said.items() if value not in ("", None)}
+
+
+def _first_use(first: FirstUse, backend: str) -> Finding:
+    operation = first.refusal.operation or Operation("", Kind.UNKNOWN, None)
+    code, does = _RULES[Kind.FIRST_USE]
+    runs = len(first.attempts) - 1
+    after = "one eager run" if runs == 1 else f"1 to {runs} eager runs"
+    message = (
+        f"{spoken(operation.name)} {does} inside the capture{_circumstances(operation)}: {_error(first.refusal)}. "
+        f"After {after} of the same body the capture goes through."
+    )
+    evidence = {**_told(first.refusal), "after_eager_runs": [_in_short(attempt) for attempt in first.attempts]}
+    return _finding(code, message, Proof.CONFIRMED, operation, Kind.FIRST_USE, backend, evidence)
+
+
+def _in_short(attempt: Attempt) -> str:
+    if attempt.refusal is not None:
+        return attempt.refusal.message
+    counted = [nodes for nodes in attempt.nodes if nodes is not None]
+    return f"passes, {sum(counted)} nodes in {len(counted)} graphs"
+
+
+def _silent(operation: Operation, backend: str) -> Finding:
+    code, does = _RULES[operation.kind]
+    message = f"{spoken(operation.name)} {does}{_circumstances(operation)}. The capture succeeds without a word."
+    return _finding(code, message, Proof.MEASURED, operation, operation.kind, backend, {})
+
+
+def _empty(graph: EmptyGraph, backend: str) -> Finding:
+    why = (
+        f"though the step launched {graph.launches} operators: they went to another stream"
+        if graph.launches
+        else "and the step launched nothing that could be captured"
+    )
+    return Finding(
+        code="CGD215",
+        message=f"A capture succeeds and its graph is empty, {why}.",
+        severity=Severity.ERROR if graph.launches else Severity.WARNING,
+        proof=Proof.MEASURED,
+        fix="Issue the step's work to the stream that captures (the current one inside torch.cuda.graph), or leave the "
+        "capture out.",
+        culprit=Culprit("graph", "empty graph"),
+        location=graph.location,
+        backend=backend,
+    )
+
+
+def _suspected(operation: Operation, backend: str) -> Finding:
+    code, does = _RULES[operation.kind]
+    message = (
+        f"{spoken(operation.name)} {does}{_circumstances(operation)}. No capture came as far as this: what is before "
+        "it could not be got out of the way."
+    )
+    return _finding(code, message, Proof.SUSPECTED, operation, operation.kind, backend, {})
+
+
+def _finding(
+    code: str,
+    message: str,
+    proof: Proof,
+    operation: Operation,
+    kind: Kind,
+    backend: str,
+    evidence: dict[str, Any],
+) -> Finding:
+    about = {"class": kind.value, "operation": operation.name, "module": operation.module, "thread": operation.thread}
+    return Finding(
+        code=code,
+        message=message[0].upper() + message[1:] if not operation.name.startswith(("aten", "torch")) else message,
+        severity=Severity.ERROR,
+        proof=proof,
+        fix=fix_of(operation if kind is operation.kind else _as(operation, kind)),
+        culprit=Culprit("operation", spoken(operation.name) or kind.value, _where(operation)),
+        location=operation.location,
+        related=tuple(_callers(operation)),
+        backend=backend,
+        evidence={**{name: value for name, value in about.items() if value}, **evidence},
+    )
+
+
+def _as(operation: Operation, kind: Kind) -> Operation:
+    return Operation(operation.name, kind, operation.location)
+
+
+def _where(operation: Operation) -> str:
+    return f"in module {operation.module}" if operation.module else ""
+
+
+def _callers(operation: Operation) -> Iterator[Location]:
+    for place in operation.callers[:_CALLERS]:
+        yield Location(place.file, place.line, place.function, place.code, role="called from")

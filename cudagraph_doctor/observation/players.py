@@ -1,0 +1,172 @@
+"""Has a target run its capturing code, once and from the start, as often as it is asked to.
+
+For a loop the doctor plays the runner, as `proof.loop` does, but captures in the mode that is torch's default. For a
+loop with a runner of its own and for an engine it is their code that captures, on their values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import torch
+
+from cudagraph_doctor import contract
+from cudagraph_doctor.errors import DoctorError, Inconclusive
+from cudagraph_doctor.graph.backend import Backend
+from cudagraph_doctor.proof.engine import EngineSubject
+from cudagraph_doctor.proof.loop import LoopSubject
+from cudagraph_doctor.proof.runner import RunnerSubject
+from cudagraph_doctor.proof.subject import Planned
+from cudagraph_doctor.settings import Settings
+
+ERROR_MODE = "global"
+"""torch's default for captures."""
+
+
+class Player(Protocol):
+    """A target, ready to capture."""
+
+    form: str
+    """"loop", "loop with its own runner", "engine"."""
+    error_mode: str
+    """The capture error mode of captures that the doctor makes itself; "" where the target chooses."""
+    generators: tuple[torch.Generator, ...]
+
+    def capture(self) -> None:
+        """Run the capturing code from the target's beginning. Raises what it raises."""
+
+    def roots(self) -> Mapping[str, object]:
+        """Where to look for modules."""
+
+
+def player_of(
+    target: Any, backend: Backend, settings: Settings, load: Callable[[], Any], opened: Callable[[], int]
+) -> Player:
+    """The player of a target.
+
+    Args:
+        target: a LoopTarget or an EngineTarget.
+        backend: its hooks are in.
+        settings: which buckets, or which batch sizes.
+        load: makes the target anew.
+        opened: how many captures were begun in this run so far.
+    """
+    if contract.check(target) == "engine":
+        return EnginePlayer(target, backend, settings, load, opened)
+    if contract.has(target, "graphed"):
+        return RunnerPlayer(target, backend, settings)
+    return LoopPlayer(target, backend, settings)
+
+
+def _with_graphs(plan: list[Planned]) -> list[Planned]:
+    """The first step of each key."""
+    first = {at.key: at for at in reversed(plan) if at.key is not None and at.rows > 0}
+    if not first:
+        raise Inconclusive(
+            "no step of the plan is served by a graph",
+            seen=f"batch sizes {sorted({at.rows for at in plan})}",
+            fix="choose other --batch-sizes",
+        )
+    return sorted(first.values(), key=lambda at: at.index)
+
+
+class LoopPlayer(LoopSubject):
+    """Stages, warms up and captures each bucket, largest first."""
+
+    error_mode = ERROR_MODE
+
+    def __init__(self, target: Any, backend: Backend, settings: Settings) -> None:
+        super().__init__(target, backend)
+        plan = self.plan(settings.steps, settings.buckets, settings.batch_sizes, settings.exhaustive)
+        self._captured_step = 1 + max(at.step for at in plan)
+        keys: list[Any] = [at.key for at in _with_graphs(plan)]
+        self._to_capture: list[int] = sorted(keys, reverse=True)
+
+    def capture(self) -> None:
+        """See `Player.capture`."""
+        self.reset()
+        at_capture = getattr(self.target, "at_capture", None)
+        static = {bucket: self._staging.static(bucket) for bucket in self._to_capture}
+        for bucket, made in static.items():
+            self._staging.remember(bucket, made)
+        kept = []  # none is destroyed while the next one captures
+        for bucket in self._to_capture:
+            values = at_capture(bucket) if at_capture else self._fresh_inputs(self._captured_step, bucket)
+            self._staging.stage(static[bucket], values, bucket, capturing=True)
+            self._warm_up(static[bucket])
+            graph = torch.cuda.CUDAGraph()
+            for generator in self.generators:
+                graph.register_generator_state(generator)
+            with torch.cuda.graph(graph):
+                kept.append((graph, self.target.forward(static[bucket])))
+
+
+class RunnerPlayer(RunnerSubject):
+    """Lets the target make its runner, which meets each bucket twice: some record lazily."""
+
+    error_mode = ""
+
+    def __init__(self, target: Any, backend: Backend, settings: Settings) -> None:
+        super().__init__(target, backend)
+        plan = self.plan(settings.steps, settings.buckets, settings.batch_sizes, settings.exhaustive)
+        self._plan = _with_graphs(plan)
+
+    def capture(self) -> None:
+        """See `Player.capture`."""
+        self.reset()
+        self.capture_all(self._plan, lambda at: None)
+
+
+class EnginePlayer:
+    """Lets the engine capture anew: by `recapture()`, in its first steps, or by making a new one."""
+
+    error_mode = ""
+
+    def __init__(
+        self, target: Any, backend: Backend, settings: Settings, load: Callable[[], Any], opened: Callable[[], int]
+    ) -> None:
+        self._subject = EngineSubject(target, backend)
+        self.form = self._subject.form
+        self.generators = self._subject.generators
+        self._load = load
+        self._opened = opened
+        self._by_loading = False
+        plan = self._subject.plan(settings.steps, settings.buckets, settings.batch_sizes, settings.exhaustive)
+        self._plan = _with_graphs(plan)
+
+    def roots(self) -> Mapping[str, object]:
+        """See `Player.roots`."""
+        return self._subject.roots()
+
+    def capture(self) -> None:
+        """See `Player.capture`. Raises Inconclusive if the engine captures nothing."""
+        if not self._by_loading:
+            self._play(self._subject.target)
+            if self._opened():
+                return
+            self._by_loading = True
+        self._play(self._load())
+        if not self._opened():
+            raise Inconclusive(
+                "the engine captured nothing: not in its first steps, and not when it was made anew",
+                seen=f"steps of {', '.join(str(at.rows) for at in self._plan)} rows, with graphs(True)",
+                fix="let recapture() capture its graphs, or choose --batch-sizes that it serves by a graph",
+            )
+
+    def _play(self, engine: Any) -> None:
+        engine.graphs(False)
+        engine.reset()
+        engine.graphs(True)
+        if contract.has(engine, "recapture"):
+            engine.recapture()
+        if self._opened():
+            return
+        for at in self._plan:
+            engine.step(at.step, at.rows)
+
+
+def cause(error: Exception) -> Exception:
+    """What the target raised, out of what the doctor made of it."""
+    inner = error.__cause__
+    return inner if isinstance(error, DoctorError) and isinstance(inner, Exception) else error

@@ -1,0 +1,319 @@
+"""What all hooks report to while a target's capturing code runs once: the open capture, what is done in it, what fails.
+
+In the dry run nothing is captured: the body runs eagerly, and what looks illegal is kept with its values. In a capture
+operations that are already known to be illegal are given those values, and the first other one that fails is noted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Protocol
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from cudagraph_doctor.graph.callsite import Line, callsites
+from cudagraph_doctor.graph.illegal import CaptureStatus, Kind
+from cudagraph_doctor.graph.legality import Illegal
+from cudagraph_doctor.observation.cuda_errors import code_of, kind_of_call
+from cudagraph_doctor.observation.ledger import Ledger
+from cudagraph_doctor.observation.model import Operation, ToldBy
+from cudagraph_doctor.observation.records import FailedCall, Failure, HostSource, Site, Window
+from cudagraph_doctor.observation.values import Kept
+
+_DEEP = 64
+"""Lines to be noted where the one that changed streams is looked for."""
+
+
+class Modules(Protocol):
+    """Tells which nn.Module is running (`graph.origins.ModulePath`)."""
+
+    @property
+    def current(self) -> str:
+        """The innermost running module's path."""
+
+
+class Session:
+    """One run of the capturing code.
+
+    Args:
+        dry: whether this is the dry run.
+        watched: whether operators are told of.
+        kept: values of operations, filled by the dry run.
+        modules: who is running.
+        status: whether a stream captures.
+        served: what is given its value instead of being done.
+    """
+
+    def __init__(
+        self,
+        dry: bool,
+        watched: bool,
+        kept: Kept,
+        modules: Modules,
+        status: Callable[[int], CaptureStatus],
+        served: Collection[Site] = (),
+    ) -> None:
+        self.dry = dry
+        self._watched = watched
+        self.window: Window | None = None
+        self.windows: list[Window] = []
+        self.candidates: dict[Site, list[Operation]] = {}
+        """What looked illegal, in the dry run."""
+        self.done: Counter[Site] = Counter()
+        """What was done and did not fail."""
+        self.gave = 0
+        """How often a value was given instead."""
+        self.failures: list[Failure] = []
+        self.failed_calls: list[FailedCall] = []
+        """As CUPTI told them."""
+        self.outside: list[Operation] = []
+        """What was issued to streams that are not captured, at the line below the one that made the stream current."""
+        self.host_sources: list[HostSource] = []
+        self._kept = kept
+        self._modules = modules
+        self._status = status
+        self._served = served
+        self._threads = threading.local()
+        self._generators: set[int] = set()
+        self._switches: dict[int, Line] = {}
+        """Stream -> the line that made it current last."""
+
+    # what hooks ask
+
+    @property
+    def busy(self) -> bool:
+        """Whether this thread is inside an operation that is dealt with as a whole."""
+        return getattr(self._threads, "busy", False)
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """What this thread does inside the block is part of something that is dealt with as a whole."""
+        before = self.busy
+        self._threads.busy = True
+        try:
+            yield
+        finally:
+            self._threads.busy = before
+
+    def current_stream(self) -> int:
+        """Handle of the stream that work is issued to."""
+        return int(torch.cuda.current_stream().cuda_stream)
+
+    @property
+    def module(self) -> str:
+        """Path of the nn.Module that is running."""
+        return self._modules.current
+
+    def operation(self, site: Site, kind: Kind, ordinal: int = 0, detail: str = "") -> Operation:
+        """A record of what is being done now."""
+        window = self.window
+        assert window is not None
+        places = [line.location() for line in site.lines]
+        foreign = threading.get_ident() != window.thread
+        return Operation(
+            name=site.name,
+            kind=Kind.OTHER_THREAD if foreign else kind,
+            location=places[0] if places else None,
+            callers=tuple(places[1:]),
+            capture=window.index,
+            position=window.position,
+            ordinal=ordinal,
+            module="" if foreign else self._modules.current,
+            thread=threading.current_thread().name if foreign else "",
+            detail=f"{kind}" if foreign else detail,
+        )
+
+    # captures
+
+    def open(self, stream: int, error_mode: str) -> Window:
+        """A capture begins."""
+        lines = callsites(1)
+        place = lines[0].location() if lines else None
+        self.window = Window(len(self.windows), Ledger(stream, self._watched), error_mode, place)
+        self.windows.append(self.window)
+        return self.window
+
+    def close(self) -> None:
+        """The capture ended, well or not."""
+        self.window = None
+
+    def is_captured(self, stream: int) -> bool:
+        """Whether what is issued to the stream goes into the open capture; in a dry run, whether it would."""
+        window = self.window
+        if window is None:
+            return False
+        if self.dry:
+            return window.ledger.captures(stream)
+        status = self._status(stream)
+        if status is CaptureStatus.INVALIDATED:
+            self.look(None)
+        return status is not CaptureStatus.NONE
+
+    def switch(self, stream: int) -> None:
+        """The user makes this stream the current one."""
+        if self.window is not None and (lines := callsites(1)):
+            self._switches[stream] = lines[0]
+
+    def ended_badly(self, error: BaseException) -> None:
+        """The end of the capture raised."""
+        if self.failures or self.window is None:
+            return
+        forks = self.window.ledger.unjoined() if code_of(error) == 904 else []
+        for fork in forks:
+            operation = self.operation(Site(fork.call, fork.lines), Kind.UNJOINED_FORK)
+            operation = replace(operation, position=fork.position, module=fork.module)
+            self.failures.append(Failure(operation, None, ToldBy.LEDGER, error))
+        if not forks:
+            self.failures.append(Failure(None, None, ToldBy.NOBODY, error))
+
+    # generators
+
+    def register(self, generator: Any) -> None:
+        """A generator was registered on a graph."""
+        self._generators.add(generator._cdata)
+
+    def is_registered(self, generator: Any) -> bool:
+        """Whether a capture may draw from the generator; an operator gets it in a new Python object."""
+        defaults: set[int] = {default._cdata for default in torch.cuda.default_generators}  # type: ignore[attr-defined]
+        return generator._cdata in self._generators | defaults
+
+    # operations
+
+    def perform(
+        self,
+        name: str,
+        call: Callable[[], Any],
+        judge: Callable[[Any], Illegal | None],
+        written: Sequence[torch.Tensor] = (),
+        returns_nothing: bool = False,
+    ) -> Any:
+        """Do something that may be illegal while a capture is open; its result.
+
+        Args:
+            name: what it is called in reports.
+            call: does it.
+            judge: why it cannot be captured, from its result; from None, as far as that is known without.
+            written: the tensors that it writes.
+            returns_nothing: what it does can be left out.
+        """
+        window = self.window
+        if window is None or self.busy or not (lines := callsites()):
+            return call()
+        foreign = threading.get_ident() != window.thread
+        if foreign and window.error_mode != "global":
+            return call()
+        site = Site(name, lines)
+        ordinal = window.counts[site]
+        window.counts[site] += 1
+        window.position += 1
+        key = (window.index, site, ordinal)
+        if self.dry:
+            with self.quiet():
+                result = call()
+                found = judge(result)
+                if found is not None and self.window is window:
+                    self.candidates.setdefault(site, []).append(self.operation(site, found.kind, ordinal, found.detail))
+                    self._kept.keep(key, result, written)
+            return result
+        if site in self._served and (returns_nothing or key in self._kept):
+            self.gave += 1
+            with self.quiet():
+                return None if returns_nothing else self._kept.give(key, written)
+        try:
+            with self.quiet():
+                result = call()
+        except Exception as error:
+            with self.quiet():
+                why = judge(None)
+            self.failed(site, why, ordinal, error, returns_nothing)
+            raise
+        self.look(site, ordinal)
+        return result
+
+    def issue(self, name: str, call: Callable[[], Any]) -> Any:
+        """Run an operator that nothing is known against; its result."""
+        try:
+            result = call()
+        except Exception as error:
+            if not self.dry and (lines := callsites()):
+                self.failed(Site(name, lines), None, 0, error)
+            raise
+        return result
+
+    def failed(
+        self, site: Site, why: Illegal | None, ordinal: int, error: BaseException, returns_nothing: bool = False
+    ) -> None:
+        """Note what raised. The user's code may catch it, and then it did no harm: see `culprit`."""
+        if self.window is not None:
+            kind, detail = (why.kind, why.detail) if why else (Kind.UNKNOWN, "")
+            operation = self.operation(site, kind, ordinal, detail)
+            self.failures.append(Failure(operation, site, ToldBy.CALL, error, returns_nothing))
+
+    def look(self, site: Site | None, ordinal: int = 0) -> None:
+        """Ask whether the capture still stands; if it does not, what was done last broke it without a word."""
+        window = self.window
+        if window is None:
+            return
+        if not self.failures and self._status(window.ledger.origin) is CaptureStatus.INVALIDATED:
+            operation = self.operation(site, Kind.UNKNOWN, ordinal) if site else None
+            self.failures.append(Failure(operation, site, ToldBy.STATUS, None))
+        elif site is not None:
+            self.done[site] += 1
+
+    def call_failed(self, name: str, code: int) -> None:
+        """CUPTI tells of a call that failed."""
+        if self.window is not None:
+            operation = self.operation(Site(name, callsites()), kind_of_call(name))
+            self.failed_calls.append(FailedCall(name, code, operation))
+
+    def culprit(self, first: BaseException | None) -> Failure | None:
+        """The failure that a run died of: the one that raised its first error, else the first that was noted.
+
+        An operation that only found the capture broken (901) is no culprit if something was noted before it.
+        """
+        raised = [f for f in self.failures if first is not None and f.error is first and code_of(first) != 901]
+        return next(iter(raised or self.failures), None)
+
+    # what succeeds and is wrong
+
+    def copies_from_host(self, name: str, source: torch.Tensor) -> None:
+        """The graph will copy from this page-locked memory at each replay."""
+        if self.dry and (lines := callsites()):
+            operation = self.operation(Site(name, lines), Kind.HOST_SOURCE)
+            self.host_sources.append(HostSource(operation, StorageWeakRef(source.untyped_storage()).expired))
+
+    def made_outside(self, made: Sequence[torch.Tensor]) -> None:
+        """Memory was allocated while a stream that is not captured was current."""
+        if self.window is not None:
+            self.window.made_outside.update(_address(tensor) for tensor in made)
+
+    def went_outside(self, name: str, reads: Sequence[torch.Tensor], makes: Sequence[torch.Tensor]) -> None:
+        """Something was issued to a stream that is not captured.
+
+        What is made there from nothing is a constant, and does no harm if it is not in the graph.
+
+        Args:
+            name: the operator.
+            reads: tensors of the device that it is given.
+            makes: those among its results.
+        """
+        window = self.window
+        assert window is not None
+        if all(_address(tensor) in window.made_outside for tensor in reads):
+            window.made_outside.update(_address(tensor) for tensor in makes)
+            return
+        lines = callsites(_DEEP)
+        switch = self._switches.get(self.current_stream())
+        within = [at for at, line in enumerate(lines) if switch is not None and line.is_beside(switch)]
+        if lines:
+            operation = self.operation(Site(name, lines[within[0] :] if within else lines), Kind.OUTSIDE_CAPTURE)
+            self.outside.append(operation)
+
+
+def _address(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()

@@ -1,0 +1,695 @@
+"""`capture` from a target to an outcome, on tiny targets: the marked lines, and no others, are named."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import re
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+from cudagraph_doctor import reference_models
+from cudagraph_doctor.checks import capture_ops
+from cudagraph_doctor.errors import Inconclusive
+from cudagraph_doctor.findings import Finding, Outcome, Proof, Severity, Status, to_json
+from cudagraph_doctor.graph.backend import Backend
+from cudagraph_doctor.progress import Silent
+from cudagraph_doctor.reference_models.capture_faults import CAPTURE_FAULTS, planted_lines
+from cudagraph_doctor.settings import Settings
+
+MARK = re.compile(r"# (?P<codes>CGD\d{3}(, CGD\d{3})*)$")
+SOURCE = Path(__file__).read_text().splitlines()
+MARKED = {number: mark["codes"].split(", ") for number, line in enumerate(SOURCE, 1) if (mark := MARK.search(line))}
+"""Line of this file -> the codes that it has to be named under."""
+
+
+@pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+def backend(request: pytest.FixtureRequest) -> Backend:
+    found: Backend = request.getfixturevalue(request.param)
+    return found
+
+
+class Loop:
+    """A LoopTarget with one row of numbers per request, and things to do wrong with them."""
+
+    buckets: tuple[int, ...] = (4,)
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.weight = torch.full((4,), 2.0, device=device)
+        self.seen = torch.zeros((), device=device)
+        self.ones = torch.ones(4, dtype=torch.int64, device=device)
+        self.host = torch.ones(4)
+        self.pinned = torch.ones(4).pin_memory()
+        self.on_device = torch.zeros(4, device=device)
+        self.generator = torch.Generator(device=device)
+        self.side = torch.cuda.Stream()
+        self.event = torch.cuda.Event()
+        self.event.record()
+
+    def next_inputs(self, step: int, n: int) -> torch.Tensor:
+        return torch.arange(n * 4, device=self.device).view(n, 4).float() + step
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.aside(x)
+        return x * self.weight
+
+    def aside(self, x: torch.Tensor) -> None:
+        pass
+
+    def reset(self) -> None:
+        self.seen.zero_()
+
+
+def looked_at(target: Any, backend: Backend, **settings: Any) -> Outcome:
+    return capture_ops.run(target, backend, Settings("capture", **settings), Silent())
+
+
+def outcome(make: Callable[[str], Any], backend: Backend, **settings: Any) -> Outcome:
+    with backend.installed():
+        return looked_at(make(backend.device), backend, **settings)
+
+
+def named(found: Outcome) -> list[tuple[str, int]]:
+    return [(finding.code, finding.location.line if finding.location else 0) for finding in found.findings]
+
+
+def marked(make: Callable[..., Any]) -> list[tuple[str, int]]:
+    lines, first = inspect.getsourcelines(make)
+    within = range(first, first + len(lines))
+    return [(code, number) for number, codes in MARKED.items() if number in within for code in codes]
+
+
+class Item(Loop):
+    def aside(self, x: torch.Tensor) -> None:
+        if x.sum().item() < 0:  # CGD201
+            raise OverflowError
+
+
+class Kept(Loop):
+    """Clean twin: on the device."""
+
+    def aside(self, x: torch.Tensor) -> None:
+        self.seen.copy_(torch.where(x.sum() < 0, 1.0, 0.0))
+
+
+class ReadInAllWays(Loop):
+    def aside(self, x: torch.Tensor) -> None:
+        if (x < 0).any():  # CGD201
+            raise OverflowError
+        int(x[0, 0])  # CGD201
+        float(x[0, 0])  # CGD201
+        list(range(self.ones[0]))  # CGD201
+        x.tolist()  # CGD201
+        str(x)  # CGD201
+        x.cpu()  # CGD201
+        x.to("cpu")  # CGD201
+        self.host.copy_(x[0])  # CGD201
+        torch.equal(x, x + 1)  # CGD201
+
+
+class HostOnly(Loop):
+    """Clean twin: the same of tensors that lie on the host."""
+
+    def aside(self, x: torch.Tensor) -> None:
+        h = self.host
+        if (h < 0).any():
+            raise OverflowError
+        int(h[0]), float(h[0]), h.tolist(), str(h), h.cpu(), h.to("cpu"), torch.equal(h, h + 1)
+        torch.equal(x, x)
+        torch.tensor([1.0, 2.0]), h.new_tensor([1.0])
+
+
+class ShapesFromValues(Loop):
+    def aside(self, x: torch.Tensor) -> None:
+        x[x > 1]  # CGD202
+        x.nonzero()  # CGD202
+        torch.where(x > 1)  # CGD202
+        x.masked_select(x > 1)  # CGD202
+        x.repeat_interleave(self.ones, 0)  # CGD202
+        self.ones.unique()  # CGD202
+        self.ones.bincount()  # CGD202
+
+
+class FixedShapes(Loop):
+    """Clean twin."""
+
+    def aside(self, x: torch.Tensor) -> None:
+        torch.where(x > 1, x, 0.0)
+        x.repeat_interleave(self.ones, 0, output_size=4)
+        x[self.ones]
+        x[x > 1] = 0.0
+
+
+class Copies(Loop):
+    def aside(self, x: torch.Tensor) -> None:
+        torch.tensor([1.0, 2.0], device=x.device)  # CGD203
+        x.new_tensor([1.0, 2.0])  # CGD203
+        torch.as_tensor([1.0, 2.0], device=x.device)  # CGD203
+        self.on_device.copy_(self.host, non_blocking=True)  # CGD203
+        self.on_device.copy_(self.pinned)  # CGD203
+        self.pinned.copy_(self.on_device)  # CGD203
+        x[[0, 2]]  # CGD203
+        x[:, [0, 2]]  # CGD203
+
+
+class PinnedCopies(Loop):
+    """Clean twin."""
+
+    def aside(self, x: torch.Tensor) -> None:
+        self.on_device.copy_(self.pinned, non_blocking=True)
+        self.pinned.copy_(self.on_device, non_blocking=True)
+        torch.full((2,), 1.0, device=x.device)
+        x[0:3:2]
+
+
+class Waits(Loop):
+    def aside(self, x: torch.Tensor) -> None:
+        torch.cuda.synchronize()  # CGD204
+        torch.cuda.current_stream().synchronize()  # CGD204
+        self.event.synchronize()  # CGD204
+        torch.cuda.current_stream().query()  # CGD205
+        self.event.query()  # CGD205
+
+
+class WaitsEagerly(Loop):
+    """Clean twin."""
+
+    def aside(self, x: torch.Tensor) -> None:
+        if not torch.cuda.is_current_stream_capturing():
+            torch.cuda.synchronize()
+            self.event.query()
+        self.event.record()
+
+
+class Seeds(Loop):
+    def aside(self, x: torch.Tensor) -> None:
+        torch.manual_seed(3)  # CGD206
+        torch.cuda.manual_seed(3)  # CGD206
+        torch.empty_like(x).uniform_(generator=self.generator)  # CGD206
+
+
+class Registered(Loop):
+    """Clean twin."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__(device)
+        self.generators = [self.generator]
+
+    def aside(self, x: torch.Tensor) -> None:
+        torch.empty_like(x).uniform_(generator=self.generator)
+        torch.rand_like(x)
+
+
+class Unjoined(Loop):
+    def aside(self, x: torch.Tensor) -> None:
+        self.side.wait_stream(torch.cuda.current_stream())  # CGD208
+        with torch.cuda.stream(self.side):
+            self.seen.add_(1)
+
+
+class UnjoinedByEvent(Loop):
+    def aside(self, x: torch.Tensor) -> None:
+        forked = torch.cuda.Event()
+        forked.record()
+        forked.wait(self.side)  # CGD208
+        with torch.cuda.stream(self.side):
+            self.seen.add_(1)
+
+
+class Joined(Loop):
+    """Clean twin."""
+
+    def aside(self, x: torch.Tensor) -> None:
+        self.side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.side):
+            self.seen.add_(1)
+            done = self.side.record_event()
+        torch.cuda.current_stream().wait_event(done)
+
+
+class ForeignEvent(Loop):
+    def aside(self, x: torch.Tensor) -> None:
+        torch.cuda.current_stream().wait_event(self.event)  # CGD209
+
+
+class Nested(Loop):
+    def aside(self, x: torch.Tensor) -> None:
+        if torch.cuda.is_current_stream_capturing():
+            with torch.cuda.graph(torch.cuda.CUDAGraph()):  # CGD210
+                self.seen.add_(1)
+
+
+class Stray(Loop):
+    def aside(self, x: torch.Tensor) -> None:
+        with torch.cuda.stream(torch.cuda.default_stream()):
+            self.seen.add_(1)  # CGD214
+
+
+class StrayConstant(Loop):
+    """Clean twin: made from nothing, it is a constant, and the graph need not make it again."""
+
+    def aside(self, x: torch.Tensor) -> None:
+        with torch.cuda.stream(torch.cuda.default_stream()):
+            constant = torch.empty(4, device=self.device)
+            constant.fill_(3)
+            constant = constant * 2 + 1
+        self.seen.copy_(constant.sum())
+
+
+class Elsewhere(Loop):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.cuda.stream(self.side):
+            return super().forward(x)  # CGD215
+
+
+class Dying(Loop):
+    def aside(self, x: torch.Tensor) -> None:
+        source = torch.ones(4).pin_memory()
+        self.on_device.copy_(source, non_blocking=True)  # CGD216
+
+
+BAD = [
+    *(Item, ReadInAllWays, ShapesFromValues, Copies, Waits, Seeds, Unjoined, UnjoinedByEvent, ForeignEvent, Nested),
+    *(Stray, Elsewhere, Dying),
+]
+SOUND = [Loop, Kept, HostOnly, FixedShapes, PinnedCopies, WaitsEagerly, Registered, Joined, StrayConstant]
+
+
+@pytest.mark.parametrize("make", BAD)
+def test_the_marked_lines_are_named_in_order(make: Callable[[str], Any], backend: Backend) -> None:
+    found = outcome(make, backend)
+    assert named(found) == marked(make), [finding.message for finding in found.findings]
+    assert found.status is Status.FOUND
+    for finding in found.findings:
+        assert finding.location and finding.location.file == __file__ and finding.fix
+        assert finding.severity is Severity.ERROR and finding.proof is not Proof.SUSPECTED
+        to_json(finding)
+
+
+@pytest.mark.parametrize("make", SOUND)
+def test_sound_steps_draw_nothing(make: Callable[[str], Any], backend: Backend) -> None:
+    found = outcome(make, backend)
+    assert (found.status, named(found)) == (Status.PASSED, [])
+    assert found.checked["captures"] == 1
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, nullcontext])
+def test_the_same_under_each_mode(mode: Callable[[], AbstractContextManager[Any]], backend: Backend) -> None:
+    def within(make: Callable[[str], Loop]) -> Callable[[str], Any]:
+        class InMode(make):  # type: ignore[misc,valid-type]
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                with mode():
+                    result: torch.Tensor = super().forward(x)
+                    return result
+
+        return InMode
+
+    bad: list[type[Loop]] = [ReadInAllWays, ShapesFromValues, Copies]
+    for make in bad:
+        assert named(outcome(within(make), backend)) == marked(make)
+    sound: list[type[Loop]] = [FixedShapes, PinnedCopies]
+    for make in sound:
+        assert named(outcome(within(make), backend)) == []
+
+
+class InModule(Loop):
+    """The operation is in a module, in a helper, called in a loop over layers from two places."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__(device)
+
+        class Layer(torch.nn.Module):
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return x * largest(x)
+
+        self.layers = torch.nn.ModuleList(Layer() for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x * largest(x)
+
+
+def largest(x: torch.Tensor) -> float:
+    return float(x.max())  # CGD201
+
+
+def test_modules_callers_and_repetitions_are_told(emulated: Backend) -> None:
+    in_layer, at_the_end = outcome(InModule, emulated).findings
+    assert in_layer.evidence["module"] == "layers.0" and "3 times" in in_layer.message
+    assert "module" not in at_the_end.evidence and "times" not in at_the_end.message
+    assert [place.code for place in in_layer.related] == ["return x * largest(x)", "x = layer(x)"]
+    assert [place.code for place in at_the_end.related] == ["return x * largest(x)"]
+    assert in_layer.location == at_the_end.location
+
+
+def test_the_value_of_the_dry_run_leads_the_way(emulated: Backend) -> None:
+    class Branches(Loop):
+        def aside(self, x: torch.Tensor) -> None:
+            if x.sum().item() > 0:  # only in the true branch is there more
+                x.nonzero()
+            else:
+                torch.cuda.synchronize()
+
+    assert [finding.code for finding in outcome(Branches, emulated).findings] == ["CGD201", "CGD202"]
+
+
+def test_the_error_is_told_with_what_plain_torch_shows(emulated: Backend) -> None:
+    [finding] = outcome(Item, emulated).findings
+    assert "CUDA error 900 (cudaErrorStreamCaptureUnsupported)" in finding.message
+    assert "previous error during capture" in finding.evidence["plain_torch_shows"]
+    assert "not permitted when stream is capturing" in finding.evidence["first_error"]
+    assert finding.evidence["told_by"] == "the call that raised"
+
+
+def test_a_refusal_that_the_step_catches_is_none(emulated: Backend) -> None:
+    class Tries(Loop):
+        def aside(self, x: torch.Tensor) -> None:
+            try:
+                self.on_device.copy_(self.host)
+            except RuntimeError:
+                self.on_device.zero_()
+            x.sum().item()
+
+    assert [finding.code for finding in outcome(Tries, emulated).findings] == ["CGD201"]
+
+
+class Polled(Loop):
+    """Another thread asks an event in the middle of the step; it always hits."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__(device)
+        self.threads = ThreadPoolExecutor(1, thread_name_prefix="poller")
+
+    def poll(self) -> bool:
+        return bool(self.event.query())  # CGD211
+
+    def aside(self, x: torch.Tensor) -> None:
+        self.threads.submit(self.poll).exception()
+
+
+def test_another_thread_is_named_with_what_it_called(backend: Backend) -> None:
+    [finding] = outcome(Polled, backend).findings
+    assert (finding.code, finding.location and finding.location.line) == marked(Polled)[0]
+    assert finding.evidence["thread"].startswith("poller") and 'In mode "thread_local"' in finding.message
+    assert finding.culprit and finding.culprit.name == "Event.query"
+
+
+def test_other_threads_may_do_as_they_like_in_thread_local_mode(backend: Backend) -> None:
+    class ThreadLocal(Polled):
+        def graphed(self) -> Callable[[torch.Tensor], torch.Tensor]:
+            graph, static = torch.cuda.CUDAGraph(), torch.zeros(4, 4, device=self.device)
+            self.forward(static)
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                out = self.forward(static)
+
+            def run(x: torch.Tensor) -> torch.Tensor:
+                static[: len(x)].copy_(x)
+                graph.replay()
+                return out[: len(x)].clone()
+
+            return run
+
+    assert named(outcome(ThreadLocal, backend)) == []
+
+
+class FirstTime(Loop):
+    """A runner of its own without a warm-up; the step looks at its inputs only once."""
+
+    ready = False
+
+    def aside(self, x: torch.Tensor) -> None:
+        if not self.ready:
+            self.scale = float(x.abs().max())  # CGD213
+            self.ready = True
+
+    def graphed(self) -> Callable[[torch.Tensor], torch.Tensor]:
+        graph, static = torch.cuda.CUDAGraph(), torch.ones(4, 4, device=self.device)
+        self.warm(static)
+        with torch.cuda.graph(graph):
+            out = self.forward(static)
+
+        def run(x: torch.Tensor) -> torch.Tensor:
+            graph.replay()
+            return out[: len(x)]
+
+        return run
+
+    def warm(self, static: torch.Tensor) -> None:
+        pass
+
+
+class WarmedUp(FirstTime):
+    """Clean twin."""
+
+    def warm(self, static: torch.Tensor) -> None:
+        self.forward(static)
+
+
+def test_a_first_use_is_told_from_what_is_illegal_always(backend: Backend) -> None:
+    [finding] = outcome(FirstTime, backend).findings
+    assert [(finding.code, finding.location and finding.location.line)] == marked(FirstTime)
+    attempts = finding.evidence["after_eager_runs"]
+    assert len(attempts) == 3 and "not permitted" in attempts[0] and attempts[1].startswith("passes, 1 nodes")
+    assert named(outcome(WarmedUp, backend)) == []
+
+
+class Both(FirstTime):
+    def aside(self, x: torch.Tensor) -> None:
+        if not self.ready:
+            self.scale = float(x.abs().max())  # CGD213
+            self.ready = True
+        x.nonzero()  # CGD202
+
+
+def test_a_first_use_before_an_illegal_operation(backend: Backend) -> None:
+    assert sorted(named(outcome(Both, backend))) == sorted(marked(Both))
+
+
+class Engine:
+    """An EngineTarget that captures when it is made; `lazy` ones in their first steps."""
+
+    batch_sizes = (2,)
+    lazy = False
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.static = torch.zeros(2, 4, device=device)
+        self.seen = torch.zeros((), device=device)
+        self.on = True
+        self.graph: Any = None
+        if not self.lazy:
+            self.capture()
+
+    def capture(self) -> None:
+        self.body()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.out = self.body()
+
+    def body(self) -> torch.Tensor:
+        self.aside()
+        return self.static * 2
+
+    def aside(self) -> None:
+        with torch.cuda.stream(torch.cuda.default_stream()):
+            self.seen.add_(1)  # CGD214
+
+    def reset(self) -> None:
+        self.seen.zero_()
+
+    def graphs(self, on: bool) -> None:
+        self.on = on
+
+    def step(self, i: int, n: int) -> torch.Tensor:
+        self.static.fill_(i)
+        if not self.on:
+            return self.body()
+        if self.graph is None:
+            self.capture()
+        self.graph.replay()
+        return self.out.clone()
+
+
+class LazyEngine(Engine):
+    lazy = True
+
+
+class RecapturingEngine(Engine):
+    def recapture(self) -> None:
+        self.capture()
+
+
+SPEC = f"{__file__}:"
+
+
+@pytest.mark.parametrize("name", ["Engine", "LazyEngine", "RecapturingEngine"])
+def test_an_engine_is_watched_capturing_by_itself(name: str, emulated: Backend) -> None:
+    from cudagraph_doctor import loader
+
+    settings = Settings("capture", spec=SPEC + name)
+    with emulated.installed():
+        found = capture_ops.run(loader.load(settings, emulated.device).target, emulated, settings, Silent())
+    assert named(found) == marked(Engine), found
+
+
+def test_an_engine_that_cannot_be_made_anew(emulated: Backend) -> None:
+    with pytest.raises(Inconclusive, match="cannot be made anew"):
+        outcome(Engine, emulated, spec="reference:engine")
+
+
+def test_a_step_that_fails_eagerly_is_the_targets_affair(emulated: Backend) -> None:
+    class Broken(Loop):
+        def aside(self, x: torch.Tensor) -> None:
+            raise KeyError("not mine")
+
+    with pytest.raises(KeyError, match="not mine"):
+        outcome(Broken, emulated)
+
+
+def test_what_cannot_be_got_out_of_the_way_leaves_suspicions(emulated: Backend) -> None:
+    class ClosedRoad(Loop):
+        def aside(self, x: torch.Tensor) -> None:
+            if not torch.cuda.is_current_stream_capturing() or torch.cuda.current_stream() == self.side:
+                return
+            if emulated.capture_status(torch.cuda.current_stream().cuda_stream).value == "active":
+                raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+            x.nonzero()
+
+    first, second = outcome(ClosedRoad, emulated).findings
+    assert (first.code, first.proof, second.code, second.proof) == (
+        "CGD219",
+        Proof.CONFIRMED,
+        "CGD202",
+        Proof.SUSPECTED,
+    )
+
+
+@pytest.fixture
+def everything() -> Iterator[Callable[[], dict[str, Any]]]:
+    """What may not be different afterwards."""
+
+    def look() -> dict[str, Any]:
+        owners = {
+            "cuda": torch.cuda,
+            "graphs": torch.cuda.graphs,
+            "graph": torch.cuda.graph,
+            "CUDAGraph": torch.cuda.CUDAGraph,
+            "Stream": torch.cuda.Stream,
+            "Event": torch.cuda.Event,
+            "context": torch.cuda.StreamContext,
+            "Tensor": torch.Tensor,
+            "torch": torch,
+        }
+        module = torch.nn.modules.module
+        kept = "default_capture_stream"  # by torch itself, once it has captured
+        return {
+            **{name: {k: v for k, v in vars(owner).items() if k != kept} for name, owner in owners.items()},
+            "modes": list(_get_current_dispatch_mode_stack()),
+            "stream": torch.cuda.current_stream(),
+            "hooks": (dict(module._global_forward_hooks), dict(module._global_forward_pre_hooks)),
+            "warnings": list(warnings.filters),
+            "random": torch.get_rng_state().tolist(),
+            "grad": torch.is_grad_enabled(),
+            "gc": (gc.isenabled(), list(gc.callbacks)),
+            "threads": threading.active_count(),
+        }
+
+    yield look
+
+
+@pytest.mark.parametrize("make", [Loop, Item, Unjoined, Nested, Elsewhere])
+def test_nothing_stays_installed(
+    make: Callable[[str], Any], backend: Backend, everything: Callable[[], dict[str, Any]]
+) -> None:
+    with backend.installed():
+        target = make(backend.device)
+        before = everything()
+        looked_at(target, backend)
+        after = everything()
+        for name, value in before.items():
+            assert after[name] == value, name
+
+
+def test_nothing_stays_installed_when_the_target_raises(
+    emulated: Backend, everything: Callable[[], dict[str, Any]]
+) -> None:
+    class Leaves(Loop):
+        """Begins a capture by hand and never ends it."""
+
+        def graphed(self) -> Any:
+            torch.cuda.set_stream(self.side)
+            torch.cuda.CUDAGraph().capture_begin()
+            raise KeyError("gone")
+
+    with emulated.installed():
+        target = Leaves(emulated.device)
+        before = everything()
+        for _ in range(2):
+            with pytest.raises(KeyError, match="gone"):
+                looked_at(target, emulated)
+        after = everything()
+        for name, value in before.items():
+            assert after[name] == value, name
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            target.weight * 2
+        graph.replay()  # another capture can begin, and end well
+
+
+def test_only_codes_of_the_check_are_found(emulated: Backend) -> None:
+    found = [finding for make in BAD for finding in outcome(make, emulated).findings]
+    assert {finding.code for finding in found} <= set(capture_ops.RULES)
+
+
+def planted(backend: Backend, name: str, *, twin: bool) -> list[Finding]:
+    form = CAPTURE_FAULTS[name].forms[0]
+    with backend.installed():
+        target = reference_models.load(form, device=backend.device, fault=name, twin=twin, preset="tiny")
+        buckets = (4, 16) if form == "loop" else ()
+        return list(looked_at(target, backend, fault=name, twin=twin, buckets=buckets).findings)
+
+
+VISIBLE = [name for name, fault in CAPTURE_FAULTS.items() if fault.emulated]
+
+
+def check_planted(name: str, findings: list[Finding]) -> None:
+    wanted = [(line.code, line.file, line.line) for line in planted_lines(name)]
+    assert [(f.code, f.location and f.location.file, f.location and f.location.line) for f in findings] == wanted
+    fault = CAPTURE_FAULTS[name]
+    assert all(f.proof is not Proof.SUSPECTED and f.fix for f in findings)
+    first = findings[0]
+    if fault.module and first.code not in ("CGD211", "CGD214"):
+        assert first.evidence["module"].endswith(fault.module)
+
+
+@pytest.mark.parametrize("name", VISIBLE)
+def test_planted_faults_are_named(name: str, emulated: Backend) -> None:
+    check_planted(name, planted(emulated, name, twin=False))
+
+
+@pytest.mark.parametrize("name", CAPTURE_FAULTS)
+def test_twins_are_silent(name: str, emulated: Backend) -> None:
+    assert planted(emulated, name, twin=True) == []
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", CAPTURE_FAULTS)
+def test_planted_faults_are_named_on_a_gpu(name: str, cuda: Backend) -> None:
+    check_planted(name, planted(cuda, name, twin=False))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", CAPTURE_FAULTS)
+def test_twins_are_silent_on_a_gpu(name: str, cuda: Backend) -> None:
+    assert planted(cuda, name, twin=True) == []
