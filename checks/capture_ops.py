@@ -9,14 +9,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import torch
+
 from cudagraph_doctor import loader
-from cudagraph_doctor.errors import Inconclusive
+from cudagraph_doctor.errors import DoctorError, Inconclusive
 from cudagraph_doctor.findings import Outcome, Status
 from cudagraph_doctor.graph.backend import Backend
+from cudagraph_doctor.observation import cuda_errors
 from cudagraph_doctor.observation.judging import RULES, judge
 from cudagraph_doctor.observation.model import Observation
 from cudagraph_doctor.observation.observe import Observer
-from cudagraph_doctor.observation.players import Player, player_of
+from cudagraph_doctor.observation.players import LoadingPlayer, Player, player_of
 from cudagraph_doctor.progress import Progress
 from cudagraph_doctor.settings import Settings
 
@@ -29,7 +32,7 @@ _NOT_EMULATED = (
     "graphs that are destroyed while another one is captured",
 )
 
-__all__ = ["NAME", "NEEDS", "RULES", "run"]
+__all__ = ["NAME", "NEEDS", "RULES", "run", "run_unmade"]
 
 
 def run(target: Any, backend: Backend, settings: Settings, progress: Progress) -> Outcome:
@@ -49,6 +52,23 @@ def run(target: Any, backend: Backend, settings: Settings, progress: Progress) -
         return player_of(target, backend, settings, partial(_made_anew, target, backend, settings), opened)
 
     return _outcome(Observer(make, backend, progress).observe(), backend)
+
+
+def run_unmade(error: DoctorError, backend: Backend, settings: Settings, progress: Progress) -> Outcome | None:
+    """Watch a target that cannot be made, if that is because it captures then and the capture fails; else None.
+
+    Args:
+        error: what making it raised.
+        backend: its hooks are in since before the target's module was imported.
+        settings: the SPEC.
+        progress: told what is done.
+    """
+    raised = error.__cause__
+    if raised is None or cuda_errors.first(raised) is None:
+        return None
+    torch.cuda.set_stream(torch.cuda.default_stream())  # a capture that fails leaves its own stream current
+    player = LoadingPlayer(lambda: loader.load(settings, backend.device))
+    return _outcome(Observer(lambda opened: player, backend, progress).observe(), backend)
 
 
 def _made_anew(target: Any, backend: Backend, settings: Settings) -> Any:
@@ -74,6 +94,7 @@ def _outcome(seen: Observation, backend: Backend) -> Outcome:
             "captures": seen.captures,
             "operations while a capture was open": seen.operations,
             "runs of the capturing code": len(seen.attempts),
+            **({"host values that captures moved": list(seen.moved)} if seen.moved else {}),
             **({"looked illegal and are not": legal} if legal else {}),
         },
         findings=tuple(findings),

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from cudagraph_doctor import blame, environment, shadowing
 from cudagraph_doctor.checks import CHECKS, Check
-from cudagraph_doctor.errors import DoctorError, Inconclusive, UsageError
+from cudagraph_doctor.errors import DoctorError, Inconclusive, TargetError, UsageError
 from cudagraph_doctor.findings import Finding, Outcome, Status, to_json
 from cudagraph_doctor.settings import Settings
 
@@ -116,7 +116,12 @@ def perform(settings: Settings, checks: tuple[str, ...], send: Send) -> None:
             from cudagraph_doctor import loader
 
             progress.stage("loading the target", 0)
-            loaded = loader.load(settings, backend.device)
+            try:
+                loaded = loader.load(settings, backend.device)
+            except TargetError as error:
+                if not _explained(error, checks, backend, settings, send):
+                    raise
+                return
             send({"event": "target", "target": loaded.description})
             if backend.name == "cuda":
                 send({"event": "backend", "environment": facts | environment.gpu()})
@@ -147,6 +152,20 @@ class _DeviceGone(Exception):
     def __init__(self, error: BaseException) -> None:
         super().__init__(blame.describe(error))
         self.traceback = blame.user_traceback(error)
+
+
+def _explained(error: TargetError, checks: tuple[str, ...], backend: Backend, settings: Settings, send: Send) -> bool:
+    """Whether the checks that can say something of a target that cannot be made have an outcome for all."""
+    outcomes = []
+    for name in checks:
+        check: Any = importlib.import_module(f"cudagraph_doctor.checks.{CHECKS[name]}")
+        explain = getattr(check, "run_unmade", None)
+        outcomes.append(explain(error, backend, settings, Relay(send)) if explain else None)
+    if None in outcomes:
+        return False
+    for outcome in outcomes:
+        send({"event": "outcome", "outcome": to_json(outcome)})
+    return True
 
 
 def _run_check(name: str, target: object, backend: Backend, settings: Settings, send: Send) -> None:

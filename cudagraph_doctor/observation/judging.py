@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from cudagraph_doctor.findings import Culprit, Finding, Location, Proof, Severity
 from cudagraph_doctor.graph.illegal import Kind
 from cudagraph_doctor.observation.fixes import fix_of
-from cudagraph_doctor.observation.model import CODES, Attempt, EmptyGraph, FirstUse, Observation, Operation, Refusal
+from cudagraph_doctor.observation.model import (
+    CODES,
+    Attempt,
+    EmptyGraph,
+    FirstUse,
+    HostValue,
+    Observation,
+    Operation,
+    Refusal,
+)
 
 _RULES = {
     Kind.HOST_READ: ("CGD201", "reads values from the device on the host"),
@@ -45,7 +55,7 @@ _SPOKEN = {
 _CALLERS = 4
 """Lines that are shown around a finding's own."""
 
-RULES = tuple(sorted({code for code, _ in _RULES.values()} | {"CGD215"}))
+RULES = tuple(sorted({code for code, _ in _RULES.values()} | {"CGD215", "CGD217"}))
 """The codes that findings can have."""
 
 
@@ -56,6 +66,7 @@ def judge(seen: Observation, backend: str) -> list[Finding]:
         *(_first_use(first, backend) for first in seen.first_uses),
         *(_silent(operation, backend) for operation in (*seen.outside, *seen.host_sources)),
         *(_empty(graph, backend) for graph in seen.empty),
+        *(_host_value(value, backend) for value in seen.host_values),
         *(_suspected(operation, backend) for operation in seen.suspected),
     ]
 
@@ -148,6 +159,22 @@ def _empty(graph: EmptyGraph, backend: str) -> Finding:
         "capture out.",
         culprit=Culprit("graph", "empty graph"),
         location=graph.location,
+        backend=backend,
+    )
+
+
+def _host_value(value: HostValue, backend: str) -> Finding:
+    return Finding(
+        code="CGD217",
+        message=f"`{value.path}` is written by Python inside of the captured step ({value.change} in the capture) and "
+        "read outside of it: eager steps move it, replays do not.",
+        severity=Severity.WARNING,
+        proof=Proof.MEASURED,
+        fix="Write it outside of the captured step, before or after the replay; or keep it in a device tensor that the "
+        "step advances.",
+        culprit=Culprit("attribute", value.path),
+        location=value.written or value.read,
+        related=(replace(value.read, role="read outside of the graph"),),
         backend=backend,
     )
 

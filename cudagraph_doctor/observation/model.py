@@ -116,6 +116,17 @@ class EmptyGraph:
 
 
 @dataclass(frozen=True, slots=True)
+class HostValue:
+    """A host value that the captured body writes, and that is read outside of the graph."""
+
+    path: str
+    change: str
+    """From what to what the capture moved it."""
+    written: Location | None
+    read: Location
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """All that was seen."""
 
@@ -138,6 +149,9 @@ class Observation:
     host_sources: tuple[Operation, ...] = ()
     """Copies in the graph from host memory that is gone after the capture, or pageable."""
     empty: tuple[EmptyGraph, ...] = ()
+    host_values: tuple[HostValue, ...] = ()
+    moved: tuple[str, ...] = ()
+    """Paths of all host values that moved while a capture was open."""
     instrument: str = ""
     """Why CUPTI did not tell, a clause; "" if it did."""
     complete: bool = True

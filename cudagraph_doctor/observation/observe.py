@@ -27,10 +27,12 @@ from cudagraph_doctor.graph.illegal import Kind
 from cudagraph_doctor.graph.origins import ModulePath
 from cudagraph_doctor.observation import cuda_errors
 from cudagraph_doctor.observation.calls import wrapped
+from cudagraph_doctor.observation.host_values import HostValues
 from cudagraph_doctor.observation.model import (
     Attempt,
     EmptyGraph,
     FirstUse,
+    HostValue,
     Observation,
     Operation,
     Refusal,
@@ -95,6 +97,8 @@ class Observer:
         self._progress.advance("a dry run")
         dry = self._dry_run()
         refusals, last = self._confirm(dry)
+        self._progress.advance("host values")
+        host_values, moved = self._host_values()
         still = warmed[-1].attempt.refusal if warmed else plain.attempt.refusal
         if still and not refusals:
             refusals = [still]
@@ -123,6 +127,8 @@ class Observer:
             outside=tuple(o for o in outside if o.location not in {graph.location for graph in empty}),
             host_sources=tuple(_grouped([source.operation for source in dry.session.host_sources if source.is_gone()])),
             empty=empty,
+            host_values=host_values,
+            moved=moved,
             instrument=self._no_cupti,
             complete=complete,
         )
@@ -130,11 +136,18 @@ class Observer:
     # runs
 
     def _run(
-        self, *, dry: bool = False, watched: bool = True, served: tuple[Site, ...] = (), error_mode: str = ""
+        self,
+        *,
+        dry: bool = False,
+        watched: bool = True,
+        served: tuple[Site, ...] = (),
+        error_mode: str = "",
+        host: HostValues | None = None,
+        afterwards: Callable[[], None] | None = None,
     ) -> tuple[Session, Exception | None]:
         """Run the capturing code once; what it raised. Everything is taken out and set back afterwards."""
         modules = ModulePath(walk(self._player.roots()).modules)
-        session = Session(dry, watched, self._kept, modules, self._backend.capture_status, served)
+        session = Session(dry, watched, self._kept, modules, self._backend.capture_status, served, host)
         self._session = session
         memory = Memory(self._backend, self._player.generators)
         stream, random = torch.cuda.current_stream(), memory.random_state()
@@ -161,6 +174,8 @@ class Observer:
                 stack.enter_context(OperatorWatch(session, self._backend, self._also))
             try:
                 self._player.capture()
+                if afterwards:
+                    afterwards()
             except Exception as raised:
                 error = cause(raised)
         return session, error
@@ -232,6 +247,19 @@ class Observer:
             if runs[-1].attempt.refusal is not None:
                 break
         return runs
+
+    def _host_values(self) -> tuple[tuple[HostValue, ...], tuple[str, ...]]:
+        """Host values that the body writes and others read, and all that it moves; in a dry run of their own."""
+        host = HostValues(self._player.roots)
+        found: list[HostValue] = []
+
+        def look() -> None:
+            found.extend(host.read_outside(self._player.eager_step, self._player.serve))
+
+        _, error = self._run(dry=True, watched=False, host=host, afterwards=look)
+        if error is not None:
+            raise error
+        return tuple(found), tuple(host.moved)
 
     def _confirm(self, dry: _Run) -> tuple[list[Refusal], _Run]:
         """Watched captures, each with one more operation served; the refusals and the last run."""

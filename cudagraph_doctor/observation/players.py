@@ -37,7 +37,13 @@ class Player(Protocol):
         """Run the capturing code from the target's beginning. Raises what it raises."""
 
     def roots(self) -> Mapping[str, object]:
-        """Where to look for modules."""
+        """Where to look for modules and host values."""
+
+    def eager_step(self, step: int) -> None:
+        """Run a step eagerly, after `capture`."""
+
+    def serve(self, step: int) -> None:
+        """Run a step by graph, after `capture`."""
 
 
 def player_of(
@@ -90,6 +96,7 @@ class LoopPlayer(LoopSubject):
         static = {bucket: self._staging.static(bucket) for bucket in self._to_capture}
         for bucket, made in static.items():
             self._staging.remember(bucket, made)
+        self._static_now = static[self._to_capture[-1]]
         kept = []  # none is destroyed while the next one captures
         for bucket in self._to_capture:
             values = at_capture(bucket) if at_capture else self._fresh_inputs(self._captured_step, bucket)
@@ -100,6 +107,16 @@ class LoopPlayer(LoopSubject):
                 graph.register_generator_state(generator)
             with torch.cuda.graph(graph):
                 kept.append((graph, self.target.forward(static[bucket])))
+
+    def eager_step(self, step: int) -> None:
+        """See `Player.eager_step`."""
+        self.target.forward(self._fresh_inputs(self._captured_step + step, self._to_capture[-1]))
+
+    def serve(self, step: int) -> None:
+        """See `Player.serve`: staging is all that is left of it."""
+        bucket = self._to_capture[-1]
+        fresh = self._fresh_inputs(self._captured_step + step, bucket)
+        self._staging.stage(self._static_now, fresh, bucket, capturing=False)
 
 
 class RunnerPlayer(RunnerSubject):
@@ -117,6 +134,15 @@ class RunnerPlayer(RunnerSubject):
         self.reset()
         self.capture_all(self._plan, lambda at: None)
 
+    def eager_step(self, step: int) -> None:
+        """See `Player.eager_step`."""
+        self.target.forward(self._fresh_inputs(len(self._plan) + step, self._plan[0].rows))
+
+    def serve(self, step: int) -> None:
+        """See `Player.serve`."""
+        assert self._runner is not None
+        self._runner(self._fresh_inputs(len(self._plan) + step, self._plan[0].rows))
+
 
 class EnginePlayer:
     """Lets the engine capture anew: by `recapture()`, in its first steps, or by making a new one."""
@@ -126,27 +152,40 @@ class EnginePlayer:
     def __init__(
         self, target: Any, backend: Backend, settings: Settings, load: Callable[[], Any], opened: Callable[[], int]
     ) -> None:
-        self._subject = EngineSubject(target, backend)
-        self.form = self._subject.form
-        self.generators = self._subject.generators
+        subject = EngineSubject(target, backend)
+        self.form = subject.form
+        self.generators = subject.generators
+        self._engine = target
         self._load = load
         self._opened = opened
         self._by_loading = False
-        plan = self._subject.plan(settings.steps, settings.buckets, settings.batch_sizes, settings.exhaustive)
+        plan = subject.plan(settings.steps, settings.buckets, settings.batch_sizes, settings.exhaustive)
         self._plan = _with_graphs(plan)
 
     def roots(self) -> Mapping[str, object]:
         """See `Player.roots`."""
-        return self._subject.roots()
+        give = getattr(self._engine, "roots", None)
+        return dict(give()) if give else {"": self._engine}
+
+    def eager_step(self, step: int) -> None:
+        """See `Player.eager_step`."""
+        self._engine.graphs(False)
+        self._engine.step(step, self._plan[0].rows)
+        self._engine.graphs(True)
+
+    def serve(self, step: int) -> None:
+        """See `Player.serve`."""
+        self._engine.step(step, self._plan[0].rows)
 
     def capture(self) -> None:
         """See `Player.capture`. Raises Inconclusive if the engine captures nothing."""
         if not self._by_loading:
-            self._play(self._subject.target)
+            self._play()
             if self._opened():
                 return
             self._by_loading = True
-        self._play(self._load())
+        self._engine = self._load()
+        self._play()
         if not self._opened():
             raise Inconclusive(
                 "the engine captured nothing: not in its first steps, and not when it was made anew",
@@ -154,7 +193,8 @@ class EnginePlayer:
                 fix="let recapture() capture its graphs, or choose --batch-sizes that it serves by a graph",
             )
 
-    def _play(self, engine: Any) -> None:
+    def _play(self) -> None:
+        engine = self._engine
         engine.graphs(False)
         engine.reset()
         engine.graphs(True)
@@ -164,6 +204,35 @@ class EnginePlayer:
             return
         for at in self._plan:
             engine.step(at.step, at.rows)
+
+
+class LoadingPlayer:
+    """A target that cannot even be made, because it captures then and the capture fails: it is made, again and again.
+
+    Args:
+        load: makes it.
+    """
+
+    form = "being made"
+    error_mode = ""
+    generators: tuple[torch.Generator, ...] = ()
+
+    def __init__(self, load: Callable[[], Any]) -> None:
+        self._load = load
+
+    def roots(self) -> Mapping[str, object]:
+        """None is known yet."""
+        return {}
+
+    def capture(self) -> None:
+        """See `Player.capture`."""
+        self._load()
+
+    def eager_step(self, step: int) -> None:
+        """Nothing: it was never made."""
+
+    def serve(self, step: int) -> None:
+        """Nothing: it was never made."""
 
 
 def cause(error: Exception) -> Exception:

@@ -20,6 +20,7 @@ from cudagraph_doctor.graph.callsite import Line, callsites
 from cudagraph_doctor.graph.illegal import CaptureStatus, Kind
 from cudagraph_doctor.graph.legality import Illegal
 from cudagraph_doctor.observation.cuda_errors import code_of, kind_of_call
+from cudagraph_doctor.observation.host_values import HostValues
 from cudagraph_doctor.observation.ledger import Ledger
 from cudagraph_doctor.observation.model import Operation, ToldBy
 from cudagraph_doctor.observation.records import FailedCall, Failure, HostSource, Site, Window
@@ -47,6 +48,7 @@ class Session:
         modules: who is running.
         status: whether a stream captures.
         served: what is given its value instead of being done.
+        host: looks at host values before and after captures.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Session:
         modules: Modules,
         status: Callable[[int], CaptureStatus],
         served: Collection[Site] = (),
+        host: HostValues | None = None,
     ) -> None:
         self.dry = dry
         self._watched = watched
@@ -78,6 +81,7 @@ class Session:
         self._modules = modules
         self._status = status
         self._served = served
+        self._host = host
         self._threads = threading.local()
         self._generators: set[int] = set()
         self._switches: dict[int, Line] = {}
@@ -136,10 +140,14 @@ class Session:
         place = lines[0].location() if lines else None
         self.window = Window(len(self.windows), Ledger(stream, self._watched), error_mode, place)
         self.windows.append(self.window)
+        if self._host:
+            self._host.opened()
         return self.window
 
     def close(self) -> None:
         """The capture ended, well or not."""
+        if self._host and self.window:
+            self._host.closed()
         self.window = None
 
     def is_captured(self, stream: int) -> bool:

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from cudagraph_doctor import reference_models
 from cudagraph_doctor.checks import capture_ops
 from cudagraph_doctor.errors import Inconclusive
-from cudagraph_doctor.findings import Finding, Outcome, Proof, Severity, Status, to_json
+from cudagraph_doctor.findings import Finding, Outcome, Proof, Severity, Status, outcome_from_json, to_json
 from cudagraph_doctor.graph.backend import Backend
 from cudagraph_doctor.progress import Silent
 from cudagraph_doctor.reference_models.capture_faults import CAPTURE_FAULTS, planted_lines
@@ -530,6 +531,69 @@ class RecapturingEngine(Engine):
         self.capture()
 
 
+class CountsInside(Loop):
+    """Staging looks at a number that the step advances."""
+
+    count = 0
+
+    def __init__(self, device: str) -> None:
+        super().__init__(device)
+        self.count = 0
+        self.calls = 0
+
+    def aside(self, x: torch.Tensor) -> None:
+        self.count += 1  # CGD217
+        self.calls += 1  # nobody reads this
+
+    def update(self, static: torch.Tensor, fresh: torch.Tensor) -> None:
+        static[: len(fresh)].copy_(fresh + self.count % 2)
+
+
+class CountsOutside(CountsInside):
+    """Clean twin: staging advances it."""
+
+    def aside(self, x: torch.Tensor) -> None:
+        self.calls += 1
+
+    def update(self, static: torch.Tensor, fresh: torch.Tensor) -> None:
+        self.count += 1
+        static[: len(fresh)].copy_(fresh + self.count % 2)
+
+
+class CountingEngine(Engine):
+    """An engine whose steps read what its captured body advances."""
+
+    lazy = True
+
+    def __init__(self, device: str) -> None:
+        super().__init__(device)
+        self.position = 0
+
+    def aside(self) -> None:
+        self.position += 1  # CGD217
+
+    def step(self, i: int, n: int) -> torch.Tensor:
+        return super().step(self.position, n)
+
+    def recapture(self) -> None:
+        self.capture()
+
+
+@pytest.mark.parametrize("make", [CountsInside, CountingEngine])
+def test_a_host_value_that_only_eager_steps_move(make: Callable[[str], Any], backend: Backend) -> None:
+    [finding] = outcome(make, backend).findings
+    assert [(finding.code, finding.location and finding.location.line)] == marked(make)
+    assert finding.severity is Severity.WARNING
+    assert finding.culprit and finding.culprit.name in ("count", "position")
+    assert "self.count % 2" in finding.related[0].code or "self.position" in finding.related[0].code
+
+
+def test_a_host_value_that_nobody_reads_is_listed_only(emulated: Backend) -> None:
+    found = outcome(CountsOutside, emulated)
+    assert named(found) == [] and found.checked["host values that captures moved"] == ["calls"]
+    assert "count" not in vars(CountsOutside) and type(vars(CountsInside)["count"]) is int
+
+
 SPEC = f"{__file__}:"
 
 
@@ -541,6 +605,32 @@ def test_an_engine_is_watched_capturing_by_itself(name: str, emulated: Backend) 
     with emulated.installed():
         found = capture_ops.run(loader.load(settings, emulated.device).target, emulated, settings, Silent())
     assert named(found) == marked(Engine), found
+
+
+class StillbornEngine(Engine):
+    """Its captures fail when it is made, so it never is."""
+
+    def aside(self) -> None:
+        if self.static.sum().item() < 0:  # CGD201
+            raise OverflowError
+        self.static.nonzero()  # CGD202
+
+
+def test_an_engine_that_cannot_be_made_for_its_captures(emulated: Backend) -> None:
+    from cudagraph_doctor import worker
+
+    events: list[dict[str, Any]] = []
+    settings = Settings("capture", spec=SPEC + "StillbornEngine", backend="emulated")
+    worker.perform(settings, ("capture",), events.append)
+    [found] = [outcome_from_json(event["outcome"]) for event in events if event["event"] == "outcome"]
+    assert named(found) == marked(StillbornEngine)
+    worker.perform(replace(settings, spec=SPEC + "Broken"), ("capture",), events.append)
+    assert events[-1]["event"] == "refused" and "raised an exception" in events[-1]["what"]
+
+
+class Broken:
+    def __init__(self, device: str) -> None:
+        raise KeyError("not a matter of captures")
 
 
 def test_an_engine_that_cannot_be_made_anew(emulated: Backend) -> None:
