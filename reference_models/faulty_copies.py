@@ -154,7 +154,7 @@ class SourceDropped(Biased):
 
     def __init__(self, config: DecoderConfig, device: str) -> None:
         super().__init__(config, device)
-        self.spare = [self.pinned() for _ in range(8)]
+        self.spare = [self.pinned() for _ in range(256)]
 
     def pinned(self) -> torch.Tensor:
         """A bias in pinned memory. Shape (vocab,), float32."""

@@ -6,7 +6,7 @@ import gc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -39,7 +39,8 @@ class RawScratch(Library):
         """Allocate, and free."""
         if self.runtime is not None:
             _, address = self.runtime.cudaMalloc(1 << 20)  # planted: cuda-malloc CGD207
-            self.runtime.cudaFree(address)
+            if address:
+                self.runtime.cudaFree(address)
 
 
 class TorchsScratch(Library):
@@ -151,12 +152,13 @@ class WatchedBetween(Watched):
 
 
 class Fed(Sampler):
-    """A thread loads batches into pinned memory, and keeps them, so that each one needs new memory."""
+    """A thread loads batches into pinned memory. They stay for good, so that each one needs new memory."""
+
+    batches: ClassVar[list[torch.Tensor]] = []
 
     def __init__(self, config: DecoderConfig, device: str) -> None:
         super().__init__(config, device)
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="loader")
-        self.batches: list[torch.Tensor] = []
 
     def load(self) -> None:
         """What the thread does."""

@@ -108,38 +108,32 @@ def as_a_user(name: str, twin: bool, cupti: bool) -> Outcome:
             hidden = Path(folder) / "cupti"
             hidden.mkdir()
             (hidden / "__init__.py").write_text('raise ImportError("hidden")\n')
-        program = f"import sys; sys.path.insert(0, {folder!r}); from cudagraph_doctor.cli import main; sys.exit(main())"
-        done = subprocess.run(
-            [sys.executable, "-c", program, *words, "--format", f"json={report}"],
-            cwd=ROOT,
-            env=_environment(folder),
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        done = _run(["-m", "cudagraph_doctor", *words, "--format", f"json={report}"], folder)
         if not report.exists():
             return Outcome("capture", Status.ERRORED, f"exit {done.returncode}: {done.stderr[-300:]}")
         return outcome_from_json(json.loads(report.read_text())["outcomes"][0])
 
 
-def _environment(folder: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join((folder, str(ROOT)))}
-
-
 def plain(name: str) -> dict[str, str]:
     """What torch alone says of the fault."""
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "plain_capture.py"), name],
+    done = _run([str(ROOT / "tests" / "plain_capture.py"), name])
+    if done.returncode:
+        return {"raised": f"the process ended with {done.returncode}", "first": "", "raised_at": "", "first_at": ""}
+    told: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def _run(words: list[str], *before: str) -> subprocess.CompletedProcess[str]:
+    """Run Python, with these folders before the repository on its path."""
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((*before, str(ROOT)))},
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
-    if done.returncode:
-        return {"raised": f"the process ended with {done.returncode}", "first": "", "raised_at": "", "first_at": ""}
-    told: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
-    return told
 
 
 def recorded(name: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import weakref
@@ -117,7 +118,8 @@ def test_the_emulation_captures_every_twin(emulated: str, name: str) -> None:
 
 def in_a_process_of_its_own(name: str, twin: bool) -> dict[str, str]:
     command = [sys.executable, str(SCRIPT), name, *(["--twin"] if twin else [])]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[1])}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     answer: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     return answer

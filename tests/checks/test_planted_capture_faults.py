@@ -1,0 +1,108 @@
+"""Every planted capture fault is named with its line, module and rule; every clean twin stays silent."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from cudagraph_doctor.findings import Outcome, Status
+from cudagraph_doctor.graph import cupti
+from cudagraph_doctor.graph.cuda import CudaBackend
+from cudagraph_doctor.reference_models.capture_faults import CAPTURE_FAULTS
+
+EMULATED = [name for name, fault in CAPTURE_FAULTS.items() if fault.emulated]
+ONLY_ON_A_GPU = [name for name, fault in CAPTURE_FAULTS.items() if not fault.emulated]
+TOOLS = ["with CUPTI", "without CUPTI"]
+
+
+def load_recorder() -> ModuleType:
+    file = Path(__file__).resolve().parents[1] / "record_capture_faults.py"
+    spec = importlib.util.spec_from_file_location("record_capture_faults", file)
+    assert spec and spec.loader
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+recorder = load_recorder()
+
+
+def check_silent(outcome: Outcome) -> None:
+    """Nothing above a note, and something was judged."""
+    assert [finding.message for finding in outcome.findings if finding.severity.rank > 0] == []
+    assert outcome.status is Status.PASSED, outcome.reason
+
+
+@pytest.mark.parametrize("name", EMULATED)
+def test_emulated_fault_is_named(name: str) -> None:
+    score = recorder.score(name, recorder.watched(name, False, "emulated"))
+    assert score.right, score
+
+
+@pytest.mark.parametrize("name", EMULATED)
+def test_every_finding_has_a_fix_and_shows_the_line(name: str) -> None:
+    for finding in recorder.watched(name, False, "emulated").findings:
+        assert finding.fix
+        assert finding.location is not None and f"# planted: {name} " in finding.location.code
+
+
+@pytest.mark.parametrize("name", CAPTURE_FAULTS)
+def test_emulated_twin_is_silent(name: str) -> None:
+    check_silent(recorder.watched(name, True, "emulated"))
+
+
+@pytest.mark.parametrize("name", ONLY_ON_A_GPU)
+def test_what_emulation_cannot_see_is_said(name: str) -> None:
+    outcome = recorder.watched(name, False, "emulated")
+    check_silent(outcome)
+    said = " ".join(outcome.not_checked)
+    assert all(word in said for word in NOT_CHECKED[name]), said
+
+
+NOT_CHECKED = {
+    "cuda-malloc": ["cudaMalloc"],
+    "library-synchronize": ["libraries", "synchronisation"],
+    "other-thread-pinned": ["other threads"],
+    "graph-collected": ["graphs that are destroyed"],
+    "compile-not-warmed": ["torch.compile"],
+    "solver-not-warmed": ["solver"],
+}
+"""What is said of each."""
+
+
+def on_a_gpu(name: str, twin: bool, tool: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    if reason := CudaBackend.why_unusable():
+        pytest.skip(reason)
+    if CAPTURE_FAULTS[name].first_use:
+        return recorder.as_a_user(name, twin, tool == "with CUPTI")
+    if tool == "without CUPTI":
+
+        def hidden() -> Any:
+            raise cupti.Unavailable("it is hidden")
+
+        monkeypatch.setattr(cupti, "_api", hidden)
+    return recorder.watched(name, twin, "cuda")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("name", CAPTURE_FAULTS)
+def test_fault_is_named_on_a_gpu(name: str, tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = on_a_gpu(name, False, tool, monkeypatch)
+    score = recorder.score(name, outcome)
+    if tool == "without CUPTI" and CAPTURE_FAULTS[name].needs_cupti:
+        assert score.found and "the exact CUDA call" in " ".join(outcome.not_checked), score
+    else:
+        assert score.right, score
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("name", CAPTURE_FAULTS)
+def test_twin_is_silent_on_a_gpu(name: str, tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_silent(on_a_gpu(name, True, tool, monkeypatch))
