@@ -59,7 +59,8 @@ def faults(view: View) -> str:
     parts: list[RenderableType] = []
     for fault in ALL_FAULTS.values():
         title = Text(fault.name, "bold")
-        title.append(f"  {fault.rule}, culprit {fault.culprit}, {' or '.join(fault.forms)}", "default")
+        culprit = f", culprit {fault.culprit}" if fault.culprit else ""
+        title.append(f"  {fault.rule}{culprit}, {' or '.join(fault.forms)}", "default")
         title.append("" if fault.emulated else ", on a GPU only", "default")
         parts += [title, Padding(Text(fault.summary), (0, 0, 0, 4))]
     return lay_out(parts, view)

@@ -18,7 +18,7 @@ class Fault:
     rule: str
     """The code that it triggers."""
     culprit: str
-    """What the finding has to name: this is part of the culprit's name."""
+    """What the finding has to name: this is part of the culprit's name. "" where nothing with a name is to blame."""
     summary: str
     """What is done wrong."""
     twin: str

@@ -41,13 +41,14 @@ _ALL = (
         "CGD408",
         "The dummy request for padding cannot be allocated once, and graphs are off from then on.",
         "It is allocated at start-up.",
+        culprit="",
     ),
     _fault(
         "prefill-mixed-in",
         "CGD404",
         "Every third step carries prefill tokens, and runs eager for it.",
         "The prefill is a step of its own.",
-        culprit="prefill",
+        culprit="",
     ),
     _fault(
         "drafts-not-uniform",
@@ -60,7 +61,7 @@ _ALL = (
         "CGD406",
         "A condition that is never true guards the replay; captures are made all the same.",
         "It is true.",
-        culprit="never launched",
+        culprit="",
     ),
     _fault(
         "captured-in-step",
@@ -97,7 +98,7 @@ _ALL = (
         "CGD414",
         "A worker thread launches, while the step's range is open on the main thread.",
         "The range is opened by the worker.",
-        culprit="side thread",
+        culprit="another",
     ),
 )
 

@@ -45,7 +45,8 @@ def test_all_faults_are_listed() -> None:
 
     text = listing.faults(PLAIN)
     for fault in ALL_FAULTS.values():
-        assert f"{fault.name}  {fault.rule}, culprit {fault.culprit}" in " ".join(text.split()).replace(" CGD", "  CGD")
+        culprit = f", culprit {fault.culprit}" if fault.culprit else ""
+        assert f"{fault.name} {fault.rule}{culprit}, {fault.forms[0]}" in " ".join(text.split())
     assert text.count("on a GPU only") == sum(not fault.emulated for fault in ALL_FAULTS.values())
 
 

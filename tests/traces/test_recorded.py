@@ -15,6 +15,7 @@ import pytest
 from cudagraph_doctor.checks import bucket_hits
 from cudagraph_doctor.findings import Outcome, Severity
 from cudagraph_doctor.misses.judged import Demands
+from cudagraph_doctor.reference_models.runner_faults import RUNNER_FAULTS
 from cudagraph_doctor.traces.collect import collect
 from cudagraph_doctor.traces.sniff import sniff
 
@@ -45,6 +46,10 @@ def test_every_step_and_every_code(recorded: Recorded, mode: str, tmp_path: Path
     assert [step.verdict for step in decode] == recorded.verdicts()
     drawn = {finding.code for finding in outcome.findings if finding.severity is not Severity.NOTE}
     assert drawn == recorded.codes, [finding.message for finding in outcome.findings]
+    if recorded.fault and not recorded.twin:
+        planted = RUNNER_FAULTS[recorded.fault]
+        culprits = [f"{f.culprit.kind} {f.culprit.name}" if f.culprit else "" for f in outcome.findings if f.code == planted.rule]
+        assert culprits and all(planted.culprit in name if planted.culprit else not name for name in culprits)
 
 
 @pytest.mark.parametrize("mode", SUFFIX)
