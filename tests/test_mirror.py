@@ -18,6 +18,8 @@ ELSEWHERE = {
     "cudagraph_doctor/graph/functions.py": "graph/test_nodes_gpu.py",
     "cudagraph_doctor/graph/illegal.py": "graph/test_legality.py",
     "cudagraph_doctor/graph/model.py": "graph/test_nodes.py",
+    "cudagraph_doctor/observation/model.py": "observation/test_judging.py",
+    "cudagraph_doctor/observation/records.py": "observation/test_session.py",
     "cudagraph_doctor/progress.py": "test_worker.py",
     "cudagraph_doctor/rules.py": "docs/test_rule_pages.py",
     "cudagraph_doctor/target.py": "test_contract.py",

@@ -40,10 +40,9 @@ class HostValues:
 
     def closed(self) -> None:
         """It ended."""
-        after = self.look()
-        self.moved |= {
-            path: f"{was} -> {after[path]}" for path, was in self._before.items() if after.get(path, was) != was
-        }
+        before, after = self._before, self.look()
+        changed = [path for path, value in after.items() if before.get(path) != value]
+        self.moved |= {path: f"{before.get(path, 'nothing')} -> {after[path]}" for path in changed}
 
     def look(self) -> dict[str, str]:
         """All host values by path, as text."""

@@ -285,6 +285,7 @@ class Observer:
                 dry.session.candidates |= self._dry_run().session.candidates
                 if site not in dry.session.candidates:
                     return refusals, run
+                refusals = [*refusals[:-1], self._classified(refusal, site, dry)]
             served = (*served, site)
 
     def _classified(self, refusal: Refusal, site: Site | None, dry: _Run) -> Refusal:
@@ -294,7 +295,8 @@ class Observer:
         if operation is None or not known:
             return refusal
         seen = next((o for o in known if (o.capture, o.ordinal) == (operation.capture, operation.ordinal)), known[0])
-        return replace(refusal, operation=replace(seen, times=len(known)))
+        told = operation.kind is not Kind.UNKNOWN and seen.kind is Kind.LIBRARY_CALL
+        return replace(refusal, operation=replace(seen, kind=operation.kind if told else seen.kind, times=len(known)))
 
     def _is_elsewhere(self, refusal: Refusal) -> bool:
         """Whether another thread broke the capture, or what raised found it broken already."""

@@ -89,6 +89,8 @@ class OperatorWatch(TorchDispatchMode):
         found = illegal(operator, args, kwargs, output, place)
         if found is None and operator.role is Role.COPY:
             self._note_source(operator, args, output)
+        if found is None and operator.name in self._also:
+            return Illegal(Kind.LIBRARY_CALL)
         return found
 
     def _note_source(self, operator: Operator, args: tuple[Any, ...], output: Place) -> None:
@@ -110,7 +112,7 @@ class OperatorWatch(TorchDispatchMode):
         reads = self._on_device(tensors_in((args, kwargs)))
         makes = self._on_device(tensors_in(result))
         if operator.launches and (reads or makes):
-            session.went_outside(operator.name, reads, makes)
+            session.went_outside(operator.name, stream, reads, makes)
         elif not reads:
             session.made_outside(makes)
 

@@ -300,13 +300,16 @@ class Session:
         if self.window is not None:
             self.window.made_outside.update(_address(tensor) for tensor in made)
 
-    def went_outside(self, name: str, reads: Sequence[torch.Tensor], makes: Sequence[torch.Tensor]) -> None:
+    def went_outside(
+        self, name: str, stream: int, reads: Sequence[torch.Tensor], makes: Sequence[torch.Tensor]
+    ) -> None:
         """Something was issued to a stream that is not captured.
 
         What is made there from nothing is a constant, and does no harm if it is not in the graph.
 
         Args:
             name: the operator.
+            stream: handle of the stream.
             reads: tensors of the device that it is given.
             makes: those among its results.
         """
@@ -316,7 +319,7 @@ class Session:
             window.made_outside.update(_address(tensor) for tensor in makes)
             return
         lines = callsites(_DEEP)
-        switch = self._switches.get(self.current_stream())
+        switch = self._switches.get(stream)
         within = [at for at, line in enumerate(lines) if switch is not None and line.is_beside(switch)]
         if lines:
             operation = self.operation(Site(name, lines[within[0] :] if within else lines), Kind.OUTSIDE_CAPTURE)

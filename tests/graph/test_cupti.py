@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from cudagraph_doctor.graph import cupti
-from cudagraph_doctor.graph.cupti import Unavailable, node_creations
+from cudagraph_doctor.graph.cupti import Unavailable, failing_calls, node_creations, plain_name
 
 
 class CuptiError(Exception):
@@ -22,7 +23,8 @@ class Api:
     """What cupti-python does, as far as `node_creations` leans on it."""
 
     cuptiError = CuptiError
-    CallbackDomain = SimpleNamespace(RESOURCE=3)
+    CallbackDomain = SimpleNamespace(RESOURCE=3, RUNTIME_API=2, DRIVER_API=1)
+    ApiCallbackSite = SimpleNamespace(API_ENTER=0, API_EXIT=1)
     CallbackIdResource = SimpleNamespace(GRAPHNODE_CREATED=13)
 
     def __init__(self) -> None:
@@ -42,6 +44,17 @@ class Api:
 
     def enable_callback(self, on: int, subscriber: int, domain: int, callback: int) -> None:
         self.enabled.append((on, subscriber, domain, callback))
+
+    def enable_domain(self, on: int, subscriber: int, domain: int) -> None:
+        self.enabled.append((on, subscriber, domain, 0))
+
+    def call(self, name: str, code: int, site: int = 1) -> None:
+        value = ctypes.c_int(code)
+        if self.subscribed:
+            data = SimpleNamespace(
+                callback_site=site, function_name=name, function_return_value=ctypes.addressof(value)
+            )
+            self.subscribed(None, 2, 1, data)
 
     def create(self) -> None:
         if self.subscribed:
@@ -107,3 +120,22 @@ def test_a_target_that_uses_it_itself_is_left_alone(api: Api, monkeypatch: pytes
     with pytest.raises(Unavailable, match="uses cupti-python itself"), node_creations(lambda: None):
         pytest.fail("entered")
     assert api.enabled == []
+
+
+def test_calls_that_a_capture_refuses_are_heard_at_their_end(api: Api) -> None:
+    heard: list[tuple[str, int]] = []
+    with failing_calls(lambda name, code: heard.append((name, code))):
+        api.call("cudaStreamSynchronize_v3020", 900, site=0)
+        api.call("cudaStreamSynchronize_v3020", 900)
+        api.call("cudaLaunchKernel_v7000", 0)
+        api.call("cudaMalloc_v3020", 2)  # out of memory is no matter of captures
+        api.call("cuMemAlloc_v2_ptsz", 908)
+    api.call("cudaFree_v3020", 900)
+    assert heard == [("cudaStreamSynchronize", 900), ("cuMemAlloc", 908)]
+    assert api.enabled == [(1, 77, 2, 0), (1, 77, 1, 0)]
+
+
+def test_names_of_calls_without_their_versions() -> None:
+    assert (
+        plain_name("cudaEventQuery_v3020") == "cudaEventQuery" and plain_name("cuCtxSynchronize") == "cuCtxSynchronize"
+    )

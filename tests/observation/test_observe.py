@@ -1,0 +1,189 @@
+"""The order of runs, and what is made of them: made-up targets of which the end-to-end tests have none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from cudagraph_doctor.errors import Inconclusive
+from cudagraph_doctor.graph.emulated import EmulatedBackend
+from cudagraph_doctor.graph.emulation.faults import cuda_error, not_emulated
+from cudagraph_doctor.graph.illegal import Kind
+from cudagraph_doctor.observation.model import Observation, ToldBy
+from cudagraph_doctor.observation.observe import Observer
+from cudagraph_doctor.progress import Silent
+
+DEVICE = "cpu:0"
+
+
+class Player:
+    """Captures a body once."""
+
+    form = "made up"
+    error_mode = ""
+    generators: tuple[torch.Generator, ...] = ()
+
+    def __init__(self, body: Callable[[], object]) -> None:
+        self.body = body
+        self.runs = 0
+
+    def capture(self) -> None:
+        self.runs += 1
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            self.body()
+
+    def roots(self) -> dict[str, object]:
+        return {}
+
+    def eager_step(self, step: int) -> None:
+        pass
+
+    def serve(self, step: int) -> None:
+        pass
+
+
+def seen(make: Callable[[EmulatedBackend], Player]) -> tuple[Observation, Player]:
+    backend = EmulatedBackend()
+    with backend.installed():
+        player = make(backend)
+        return Observer(lambda opened: player, backend, Silent()).observe(), player
+
+
+def test_a_sound_body_is_captured_twice_and_run_dry_twice() -> None:
+    x = [None]
+
+    def make(backend: EmulatedBackend) -> Player:
+        x[0] = torch.zeros(2, device=DEVICE)  # type: ignore[call-overload]
+        return Player(lambda: x[0].add_(1))  # type: ignore[attr-defined]
+
+    found, player = seen(make)
+    assert player.runs == 4 and found.complete and (found.refusals, found.empty, found.legal) == ((), (), ())
+    assert [(attempt.watched, attempt.nodes) for attempt in found.attempts] == [(False, (1,)), (True, (1,))]
+    assert found.captures == 1 and found.operations == 1 and found.instrument == "there is no CUDA"
+
+
+def test_an_operator_that_no_table_knows_is_served_all_the_same() -> None:
+    def make(backend: EmulatedBackend) -> Player:
+        x = torch.ones(2, device=DEVICE)
+        library = torch.library.Library("observe_test", "FRAGMENT")
+        library.define("solve(Tensor x) -> Tensor")
+
+        def solve(x: torch.Tensor) -> torch.Tensor:
+            capture = backend._device.capture
+            if capture is not None:
+                raise capture.fail(900, "a solver that waits")
+            return x * 3
+
+        library.impl("solve", solve, "CPU")
+
+        def body() -> None:
+            y = torch.ops.observe_test.solve(x)
+            y.nonzero()
+
+        player = Player(body)
+        player.library = library  # type: ignore[attr-defined]
+        return player
+
+    found, _ = seen(make)
+    first, second = found.refusals
+    assert first.operation and first.operation.name == "observe_test.solve.default"
+    assert first.operation.kind is Kind.LIBRARY_CALL and first.code == 900
+    assert second.operation and second.operation.kind is Kind.SHAPE_FROM_VALUES
+    assert found.complete
+
+
+def test_what_the_emulation_does_not_reach_is_no_refusal() -> None:
+    def make(backend: EmulatedBackend) -> Player:
+        x = torch.ones(2, device=DEVICE)
+        older = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(older):
+            x.add_(1)
+
+        def body() -> None:
+            older.replay()
+            x.nonzero()
+
+        return Player(body)
+
+    found, _ = seen(make)
+    assert [refusal.operation and refusal.operation.kind for refusal in found.refusals] == [Kind.SHAPE_FROM_VALUES]
+    assert found.complete
+
+
+def test_a_bare_exception_about_captures_is_told_by_its_traceback() -> None:
+    def make(backend: EmulatedBackend) -> Player:
+        def body() -> None:
+            if backend._device.capture is not None:
+                raise cuda_error(900)
+
+        return Player(body)
+
+    found, _ = seen(make)
+    [refusal] = found.refusals
+    assert refusal.told_by is ToldBy.TRACEBACK and refusal.operation is not None
+    assert refusal.operation.location and refusal.operation.location.code == "raise cuda_error(900)"
+    assert not found.complete
+
+
+def test_what_is_no_matter_of_captures_is_raised() -> None:
+    def make(backend: EmulatedBackend) -> Player:
+        def body() -> None:
+            if backend._device.capture is not None:
+                raise KeyError("mine")
+
+        return Player(body)
+
+    with pytest.raises(KeyError, match="mine"):
+        seen(make)
+
+
+def test_a_target_that_opens_no_capture() -> None:
+    class Idle(Player):
+        def capture(self) -> None:
+            pass
+
+    with pytest.raises(Inconclusive, match="captured nothing"):
+        seen(lambda backend: Idle(lambda: None))
+
+
+def test_a_stand_in_that_is_missing_stays_inconclusive() -> None:
+    def make(backend: EmulatedBackend) -> Player:
+        def body() -> None:
+            raise not_emulated("torch.cuda.something()")
+
+        return Player(body)
+
+    with pytest.raises(Inconclusive, match="not emulated"):
+        seen(make)
+
+
+def test_random_numbers_go_on_as_if_nothing_had_been() -> None:
+    draws: list[list[float]] = []
+
+    def make(backend: EmulatedBackend) -> Player:
+        x = torch.zeros(2, device=DEVICE)
+
+        def body() -> None:
+            draws.append(torch.rand(2).tolist())
+            x.add_(1)
+
+        return Player(body)
+
+    torch.manual_seed(1)
+    seen(make)
+    assert len(draws) == 4 and all(draw == draws[0] for draw in draws)
+    assert torch.rand(2).tolist() == draws[0]
+
+
+def test_many_empty_graphs_of_one_line_are_one() -> None:
+    class Twice(Player):
+        def capture(self) -> Any:
+            for _ in range(2):
+                super().capture()
+
+    found, _ = seen(lambda backend: Twice(lambda: None))
+    [empty] = found.empty
+    assert empty.launches == 0 and found.captures == 2
