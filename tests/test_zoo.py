@@ -1,16 +1,18 @@
-"""The permanent false-alarm suite: `diff` stays silent on every sound target of the zoo.
+"""The permanent false-alarm suite: `diff` and `capture` stay silent on every sound target of the zoo.
 
 Emulated for all that have a CPU form; on a GPU for all, over five seeds.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from cudagraph_doctor.checks import CHECKS, Check
 from cudagraph_doctor.findings import Outcome, Severity, Status
 from cudagraph_doctor.graph.backend import Backend
 from cudagraph_doctor.loader import load
@@ -95,17 +97,16 @@ ENTRIES = (
 )
 
 
-def diff(entry: ZooEntry, backend: Backend, seed: int) -> Outcome:
+def looked_at(entry: ZooEntry, check: str, backend: Backend, seed: int) -> Outcome:
     """Load the target under the backend's hooks and run the check on it."""
-    from cudagraph_doctor.checks import eager_diff
-
     if entry.needs and importlib.util.find_spec(entry.needs) is None:
         pytest.skip(f"{entry.needs} is not installed")
+    module: Check = importlib.import_module(f"cudagraph_doctor.checks.{CHECKS[check]}")
     spec = str(ZOO / f"{entry.file}.py")
-    settings = Settings(check="diff", spec=spec, target_args={"seed": str(seed)}, seed=seed)
+    settings = Settings(check=check, spec=spec, target_args={"seed": str(seed)}, seed=seed)
     with backend.installed():
         loaded = load(settings, backend.device)
-        return eager_diff.run(loaded.target, backend, settings, Silent())
+        return module.run(loaded.target, backend, settings, Silent())
 
 
 def assert_silent(entry: ZooEntry, outcome: Outcome) -> None:
@@ -121,21 +122,22 @@ def test_every_file_of_the_zoo_has_an_entry() -> None:
     assert files == {entry.file for entry in ENTRIES}
 
 
+@pytest.mark.parametrize("check", ["diff", "capture"])
 @pytest.mark.parametrize("entry", [e for e in ENTRIES if not e.needs_gpu], ids=lambda e: e.file)
-def test_silent_emulated(entry: ZooEntry) -> None:
+def test_silent_emulated(entry: ZooEntry, check: str) -> None:
     from cudagraph_doctor.graph.emulated import EmulatedBackend
 
-    assert_silent(entry, diff(entry, EmulatedBackend(), seed=0))
+    assert_silent(entry, looked_at(entry, check, EmulatedBackend(), seed=0))
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("check", "seed"), [*(("diff", seed) for seed in range(5)), ("capture", 0)])
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.file)
-def test_silent_on_the_gpu(entry: ZooEntry, seed: int) -> None:
+def test_silent_on_the_gpu(entry: ZooEntry, check: str, seed: int) -> None:
     import torch
 
     if not torch.cuda.is_available():
         pytest.skip("needs a CUDA GPU")
     from cudagraph_doctor.graph.cuda import CudaBackend
 
-    assert_silent(entry, diff(entry, CudaBackend(), seed))
+    assert_silent(entry, looked_at(entry, check, CudaBackend(), seed))

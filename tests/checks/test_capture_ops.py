@@ -18,13 +18,11 @@ import pytest
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from cudagraph_doctor import reference_models
 from cudagraph_doctor.checks import capture_ops
 from cudagraph_doctor.errors import Inconclusive
-from cudagraph_doctor.findings import Finding, Outcome, Proof, Severity, Status, outcome_from_json, to_json
+from cudagraph_doctor.findings import Outcome, Proof, Severity, Status, outcome_from_json, to_json
 from cudagraph_doctor.graph.backend import Backend
 from cudagraph_doctor.progress import Silent
-from cudagraph_doctor.reference_models.capture_faults import CAPTURE_FAULTS, planted_lines
 from cudagraph_doctor.settings import Settings
 
 MARK = re.compile(r"# (?P<codes>CGD\d{3}(, CGD\d{3})*)$")
@@ -740,46 +738,3 @@ def test_nothing_stays_installed_when_the_target_raises(
 def test_only_codes_of_the_check_are_found(emulated: Backend) -> None:
     found = [finding for make in BAD for finding in outcome(make, emulated).findings]
     assert {finding.code for finding in found} <= set(capture_ops.RULES)
-
-
-def planted(backend: Backend, name: str, *, twin: bool) -> list[Finding]:
-    form = CAPTURE_FAULTS[name].forms[0]
-    with backend.installed():
-        target = reference_models.load(form, device=backend.device, fault=name, twin=twin, preset="tiny")
-        buckets = (4, 16) if form == "loop" else ()
-        return list(looked_at(target, backend, fault=name, twin=twin, buckets=buckets).findings)
-
-
-VISIBLE = [name for name, fault in CAPTURE_FAULTS.items() if fault.emulated]
-
-
-def check_planted(name: str, findings: list[Finding]) -> None:
-    wanted = [(line.code, line.file, line.line) for line in planted_lines(name)]
-    assert [(f.code, f.location and f.location.file, f.location and f.location.line) for f in findings] == wanted
-    fault = CAPTURE_FAULTS[name]
-    assert all(f.proof is not Proof.SUSPECTED and f.fix for f in findings)
-    first = findings[0]
-    if fault.module and first.code not in ("CGD211", "CGD214"):
-        assert first.evidence["module"].endswith(fault.module)
-
-
-@pytest.mark.parametrize("name", VISIBLE)
-def test_planted_faults_are_named(name: str, emulated: Backend) -> None:
-    check_planted(name, planted(emulated, name, twin=False))
-
-
-@pytest.mark.parametrize("name", CAPTURE_FAULTS)
-def test_twins_are_silent(name: str, emulated: Backend) -> None:
-    assert planted(emulated, name, twin=True) == []
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", CAPTURE_FAULTS)
-def test_planted_faults_are_named_on_a_gpu(name: str, cuda: Backend) -> None:
-    check_planted(name, planted(cuda, name, twin=False))
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", CAPTURE_FAULTS)
-def test_twins_are_silent_on_a_gpu(name: str, cuda: Backend) -> None:
-    assert planted(cuda, name, twin=True) == []
