@@ -125,7 +125,15 @@ def faults(to_pages: str) -> str:
         link = f"[{fault.rule}]({to_pages}/{fault.rule}.md)"
         backends = "cuda, emulated" if fault.emulated else f"cuda ({fault.why_not_emulated})"
         forms = ", ".join(fault.forms)
-        cells = (f"`{fault.name}`", fault.summary, fault.twin, link, f"`{fault.culprit}`" if fault.culprit else "", forms, backends)
+        cells = (
+            f"`{fault.name}`",
+            fault.summary,
+            fault.twin,
+            link,
+            f"`{fault.culprit}`" if fault.culprit else "",
+            forms,
+            backends,
+        )
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
 

@@ -48,7 +48,11 @@ def test_every_step_and_every_code(recorded: Recorded, mode: str, tmp_path: Path
     assert drawn == recorded.codes, [finding.message for finding in outcome.findings]
     if recorded.fault and not recorded.twin:
         planted = RUNNER_FAULTS[recorded.fault]
-        culprits = [f"{f.culprit.kind} {f.culprit.name}" if f.culprit else "" for f in outcome.findings if f.code == planted.rule]
+        culprits = [
+            f"{f.culprit.kind} {f.culprit.name}" if f.culprit else ""
+            for f in outcome.findings
+            if f.code == planted.rule
+        ]
         assert culprits and all(planted.culprit in name if planted.culprit else not name for name in culprits)
 
 
