@@ -206,6 +206,15 @@ _ALL = (
         silent=True,
     ),
     CaptureFault(
+        name="attribute-written",
+        rule="CGD217",
+        culprit="steps",
+        summary="Python counts the steps inside the step, and staging looks at the count.",
+        twin="Staging counts.",
+        module="",
+        silent=True,
+    ),
+    CaptureFault(
         name="unjoined-stream",
         rule="CGD208",
         culprit="Stream.wait_stream",

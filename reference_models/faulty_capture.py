@@ -19,6 +19,8 @@ Outputs = dict[str, torch.Tensor]
 
 LARGEST = 1e4
 """Numbers above have run away."""
+MOST_STEPS = 1_000_000
+"""What the engine has to be restarted after."""
 
 
 class Sampler(nn.Module):
@@ -271,6 +273,44 @@ class NoneAtOnce(ZeroedRows):
         super().aside(logits.clamp(max=LARGEST), inputs)
 
 
+# attribute-written
+
+
+class CountedInStep(ReferenceLoop):
+    """Python counts the steps: replays run no Python."""
+
+    steps = 0
+
+    def forward(self, inputs: DecodeInputs) -> Outputs:
+        """The decode step."""
+        self.steps += 1  # planted: attribute-written CGD217
+        return super().forward(inputs)
+
+    def update(self, static: DecodeInputs, fresh: DecodeInputs) -> None:
+        """Stage a step, unless there were too many."""
+        if self.steps > MOST_STEPS:
+            raise OverflowError("the engine has to be restarted")
+        super().update(static, fresh)
+
+    def reset(self) -> None:
+        """Caches and counter as before step 0."""
+        super().reset()
+        self.steps = 0
+
+
+class CountedInStaging(CountedInStep):
+    """They are counted where they are staged."""
+
+    def forward(self, inputs: DecodeInputs) -> Outputs:
+        """The decode step."""
+        return ReferenceLoop.forward(self, inputs)
+
+    def update(self, static: DecodeInputs, fresh: DecodeInputs) -> None:
+        """Stage a step, and count it."""
+        super().update(static, fresh)
+        self.steps += 1
+
+
 PLANTED: dict[str, tuple[Callable[..., ReferenceLoop], Callable[..., ReferenceLoop]]] = {
     "item": (partial(InSecondLayer, mlp=RangeChecked), partial(InSecondLayer, mlp=Clamped)),
     "if-tensor": (behind(BranchOnTensor), behind(WhereOnTensor)),
@@ -280,6 +320,7 @@ PLANTED: dict[str, tuple[Callable[..., ReferenceLoop], Callable[..., ReferenceLo
     "boolean-mask": (behind(MaskedRows), behind(ZeroedRows)),
     "nonzero": (behind(RowsByNonzero), behind(RowsByRange)),
     "repeat-interleave": (behind(RepeatedByCounts), behind(RepeatedToSize)),
+    "attribute-written": (CountedInStep, CountedInStaging),
     "three-at-once": (behind(ThreeAtOnce), behind(NoneAtOnce)),
 }
 """Fault and clean twin by the fault's name."""

@@ -24,7 +24,6 @@ WITHOUT = {
     "CGD107": "rounds differently in a graph: a GPU",
     "CGD207": "needs a library that calls cudaMalloc: a GPU",
     "CGD212": "needs graphs whose end frees something: a GPU",
-    "CGD217": "needs a serving loop around the step",
     "CGD218": "needs a library that calls CUDA: a GPU",
     "CGD219": "is for what none of the others explains",
 }

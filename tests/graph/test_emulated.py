@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from cudagraph_doctor.errors import Inconclusive
+from cudagraph_doctor.graph import emulated
 from cudagraph_doctor.graph.backend import Backend
 from cudagraph_doctor.graph.emulated import EmulatedBackend
 from cudagraph_doctor.graph.model import NodeKind
@@ -80,6 +81,13 @@ def test_it_is_a_backend() -> None:
     backend: Backend = EmulatedBackend()
     assert backend.name == "emulated"
     assert backend.not_checked()
+
+
+def test_what_only_cuda_refuses_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emulated, "NOT_REFUSED", ("inv", "solve"))
+    assert EmulatedBackend().not_checked()[-1] == "operators that a capture refuses on CUDA only: inv, solve"
+    monkeypatch.setattr(emulated, "NOT_REFUSED", ())
+    assert not any("on CUDA only" in sentence for sentence in EmulatedBackend().not_checked())
 
 
 def test_replay_runs_on_new_contents_and_frozen_scalars(backend: EmulatedBackend) -> None:

@@ -46,6 +46,11 @@ def test_the_lines_to_be_named_are_marked_under_the_rule(name: str) -> None:
     assert all(f"# planted: {name} {line.code}" in linecache.getline(line.file, line.line) for line in lines)
 
 
+def test_every_rule_of_captures_has_a_fault() -> None:
+    planted = {line.code for name in CAPTURE_FAULTS for line in planted_lines(name)}
+    assert planted == {code for code, rule in RULES.items() if rule.check == "capture"} - {"CGD219"}  # is for the rest
+
+
 def test_no_mark_is_without_a_fault() -> None:
     sources = "".join(inspect.getsource(module) for module in (*WITH_LOOPS, faulty_start))
     assert sources.count("# planted: ") == sum(len(planted_lines(name)) for name in CAPTURE_FAULTS)

@@ -36,8 +36,7 @@ def _default_device_kept() -> Iterator[None]:
     """The target may set a default device; afterwards it is as before."""
     before = torch.get_default_device()
     yield
-    if torch.get_default_device() != before:
-        torch.set_default_device(None if before == torch.device("cpu") else before)
+    torch.set_default_device(None if before == torch.device("cpu") else before)
 
 
 @contextmanager

@@ -33,7 +33,13 @@ def watching(device: EmulatedDevice) -> bool:
     return any(isinstance(mode, Watch) and mode.device is device for mode in modes)
 
 
-_HANDLERS = {__name__, "torch._ops", "torch.utils._python_dispatch", "cudagraph_doctor.observation.operators"}
+_HANDLERS = {
+    __name__,
+    "torch._ops",
+    "torch.utils._device",
+    "torch.utils._python_dispatch",
+    "cudagraph_doctor.observation.operators",
+}
 """Modules whose frames lie between an operator's caller and this mode."""
 
 

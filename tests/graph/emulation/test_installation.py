@@ -71,6 +71,12 @@ def test_a_default_device_of_the_target_does_not_outlive_the_run(name: str) -> N
     assert torch.get_default_device() == torch.device("cpu") and torch.zeros(1).device == torch.device("cpu")
 
 
+def test_not_even_one_that_says_the_same_does() -> None:
+    with EmulatedBackend().installed():
+        torch.set_default_device("cpu")
+    assert torch.overrides._get_current_function_mode() is None
+
+
 def test_a_default_device_from_before_is_kept() -> None:
     torch.set_default_device("meta")
     try:

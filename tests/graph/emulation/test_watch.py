@@ -195,3 +195,19 @@ def test_watching_is_a_threads_own() -> None:
         thread.join()
         assert watching(device) and not watching(EmulatedDevice()) and seen == [False]
     assert not watching(device)
+
+
+def test_nor_does_a_default_device_make_it_a_temporary(x: torch.Tensor) -> None:
+    class Copied(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.host = torch.zeros(2, 3)
+
+        def forward(self) -> None:
+            x.copy_(self.host)
+
+    torch.set_default_device("cpu")  # factories and copies then come through one line of torch
+    modules = [Copied() for _ in range(20)]
+    for module in modules:
+        module()
+    assert {place_of(module.host) for module in modules} == {Place.HOST}
