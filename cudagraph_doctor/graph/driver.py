@@ -80,6 +80,8 @@ def edges_of(graph: Any) -> list[tuple[int, int]]:
     return [(int(source), int(target)) for source, target in zip(sources, targets, strict=True)]
 
 
+LEGACY_DEPENDENCY = 906
+"""CUDA_ERROR_STREAM_CAPTURE_IMPLICIT."""
 _STATUSES = (CaptureStatus.NONE, CaptureStatus.ACTIVE, CaptureStatus.INVALIDATED)
 """By CUstreamCaptureStatus."""
 
@@ -92,7 +94,12 @@ def capture_of(stream: int) -> tuple[int, Any] | None:
 
 def capture_status(stream: int) -> CaptureStatus:
     """Whether a stream captures."""
-    status, *_ = call(_newest("cuStreamGetCaptureInfo_v3", "cuStreamGetCaptureInfo"), stream)
+    try:
+        status, *_ = call(_newest("cuStreamGetCaptureInfo_v3", "cuStreamGetCaptureInfo"), stream)
+    except DriverError as error:
+        if error.code == LEGACY_DEPENDENCY:  # the legacy stream, while another one captures: it does not itself
+            return CaptureStatus.NONE
+        raise
     return _STATUSES[int(status)]
 
 

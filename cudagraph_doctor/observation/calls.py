@@ -26,16 +26,25 @@ from cudagraph_doctor.observation.session import Session
 Judge = Callable[[tuple[Any, ...], dict[str, Any], Any], Illegal | None]
 """From arguments, arguments by name and result."""
 
+Row = tuple[Any, str, tuple[str, ...], Judge]
+"""Owner, its name in reports, attributes, judge."""
+
 _READING = ("item", "cpu", "tolist", *(f"__{kind}__" for kind in ("bool", "int", "float", "complex", "index", "repr")))
 LEGACY_STREAM = 0
 """Handle of the default stream."""
 
 
 @contextmanager
-def wrapped(session: Session, backend: Backend) -> Iterator[None]:
-    """The calls are reported to the session inside the block, from all threads."""
+def wrapped(session: Session, backend: Backend, in_full: bool = True) -> Iterator[None]:
+    """The calls are reported to the session inside the block, from all threads.
+
+    Args:
+        session: what is told.
+        backend: where it runs.
+        in_full: also those of tensors; else streams, events and the device only.
+    """
     with ExitStack() as stack:
-        for owner, spoken, names, judge in _table(backend):
+        for owner, spoken, names, judge in _waiting() + (_of_tensors(backend) if in_full else ()):
             attributes = {
                 name: _wrapper(session, getattr(owner, name), f"{spoken}.{name}", judge)
                 for name in names
@@ -50,12 +59,23 @@ def wrapped(session: Session, backend: Backend) -> Iterator[None]:
         yield
 
 
-def _table(backend: Backend) -> tuple[tuple[Any, str, tuple[str, ...], Judge], ...]:
-    """(owner, its name in reports, attributes, judge)."""
+def _always(kind: Kind) -> Judge:
+    return lambda args, kwargs, result: Illegal(kind)
 
-    def always(kind: Kind) -> Judge:
-        return lambda args, kwargs, result: Illegal(kind)
 
+def _waiting() -> tuple[Row, ...]:
+    stream, event = torch.cuda.Stream, torch.cuda.Event
+    return (
+        (torch.cuda, "torch.cuda", ("synchronize",), _always(Kind.SYNCHRONISATION)),
+        (torch.accelerator, "torch.accelerator", ("synchronize",), _always(Kind.SYNCHRONISATION)),
+        (stream, "Stream", ("synchronize",), _always(Kind.SYNCHRONISATION)),
+        (event, "Event", ("synchronize", "elapsed_time"), _always(Kind.SYNCHRONISATION)),
+        (stream, "Stream", ("query",), _always(Kind.QUERY)),
+        (event, "Event", ("query",), _always(Kind.QUERY)),
+    )
+
+
+def _of_tensors(backend: Backend) -> tuple[Row, ...]:
     def reads(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Illegal | None:
         return Illegal(Kind.HOST_READ) if backend.place_of(args[0]) is Place.DEVICE else None
 
@@ -71,17 +91,11 @@ def _table(backend: Backend) -> tuple[tuple[Any, str, tuple[str, ...], Judge], .
 
     seeds = ("manual_seed", "seed", "get_rng_state", "set_rng_state")
     return (
-        (torch.cuda, "torch.cuda", ("synchronize",), always(Kind.SYNCHRONISATION)),
-        (torch.accelerator, "torch.accelerator", ("synchronize",), always(Kind.SYNCHRONISATION)),
-        (torch.cuda.Stream, "Stream", ("synchronize",), always(Kind.SYNCHRONISATION)),
-        (torch.cuda.Event, "Event", ("synchronize", "elapsed_time"), always(Kind.SYNCHRONISATION)),
-        (torch.cuda.Stream, "Stream", ("query",), always(Kind.QUERY)),
-        (torch.cuda.Event, "Event", ("query",), always(Kind.QUERY)),
-        (torch, "torch", ("manual_seed", "seed"), always(Kind.GENERATOR)),
-        (torch.cuda, "torch.cuda", (*seeds, "manual_seed_all", "seed_all", "initial_seed"), always(Kind.GENERATOR)),
+        (torch, "torch", ("manual_seed", "seed"), _always(Kind.GENERATOR)),
+        (torch.cuda, "torch.cuda", (*seeds, "manual_seed_all", "seed_all", "initial_seed"), _always(Kind.GENERATOR)),
         (torch.Tensor, "Tensor", _READING, reads),
         (torch.Tensor, "Tensor", ("new_tensor",), uploads_new),
-        (torch.Tensor, "Tensor", ("pin_memory",), always(Kind.PINNED_ALLOCATION)),
+        (torch.Tensor, "Tensor", ("pin_memory",), _always(Kind.PINNED_ALLOCATION)),
         (torch, "torch", ("tensor",), uploads),
     )
 

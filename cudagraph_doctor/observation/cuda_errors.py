@@ -96,10 +96,12 @@ def chain(error: BaseException) -> Iterator[BaseException]:
 def first(error: BaseException) -> BaseException | None:
     """The earliest error about a capture in the chain; None if there is none.
 
-    "Failed due to a previous error" (901) only counts where nothing else does: it is what the end of a capture raises.
+    "Failed due to a previous error" (901) tells of an earlier one. If CUDA did not say it in the chain, the earliest
+    exception did in its own words: a library's, of which the capture died.
     """
-    about = [link for link in chain(error) if kind_of(link) is not None]
-    culprits = [link for link in about if code_of(link) != 901] or about
+    links = list(chain(error))
+    about = [link for link in links if kind_of(link) is not None]
+    culprits = [link for link in about if code_of(link) != 901] or (links if about else [])
     return culprits[-1] if culprits else None
 
 

@@ -90,7 +90,7 @@ def _refused(refusal: Refusal, backend: str) -> Finding:
 def _error(refusal: Refusal) -> str:
     name = CODES.get(refusal.code or 0)
     if name is None:
-        return f'torch refuses ("{refusal.message}")'
+        return f'refused with "{refusal.message}"'
     call = f"{refusal.api} returns " if refusal.api else ""
     return f"{call}CUDA error {refusal.code} ({name})"
 

@@ -12,64 +12,33 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from cudagraph_doctor import blame
-from cudagraph_doctor.errors import DoctorError, Inconclusive
 from cudagraph_doctor.findings import Location
-from cudagraph_doctor.graph.backend import Backend, LiveGraph
-from cudagraph_doctor.graph.cupti import Unavailable, failing_calls
+from cudagraph_doctor.graph.backend import Backend
 from cudagraph_doctor.graph.illegal import Kind
-from cudagraph_doctor.graph.origins import ModulePath
-from cudagraph_doctor.observation import cuda_errors
-from cudagraph_doctor.observation.calls import wrapped
-from cudagraph_doctor.observation.host_values import HostValues
-from cudagraph_doctor.observation.model import (
-    Attempt,
-    EmptyGraph,
-    FirstUse,
-    HostValue,
-    Observation,
-    Operation,
-    Refusal,
-    ToldBy,
-)
-from cudagraph_doctor.observation.operators import OperatorWatch
-from cudagraph_doctor.observation.players import Player, cause
-from cudagraph_doctor.observation.records import Failure, Site
-from cudagraph_doctor.observation.session import Session
-from cudagraph_doctor.observation.values import Kept
-from cudagraph_doctor.observation.windows import Windows
+from cudagraph_doctor.observation.model import EmptyGraph, FirstUse, Observation, Operation, Refusal, ToldBy
+from cudagraph_doctor.observation.players import Player
+from cudagraph_doctor.observation.records import Site
+from cudagraph_doctor.observation.runs import Run, Runs
 from cudagraph_doctor.progress import Progress
-from cudagraph_doctor.proof.state import Memory
-from cudagraph_doctor.walk import walk
 
 _MOST_CAPTURES = 64
 """Watched captures at most: each names one illegal operation."""
 _WARMED = 2
 """Eager runs of the body after which a first use is tried again, one after the other."""
-
-
-@dataclass(slots=True)
-class _Run:
-    """What came of running the capturing code once."""
-
-    session: Session
-    attempt: Attempt
-    failure: Failure | None = None
-    out_of_reach: str = ""
-    """Why it ended early, if that says nothing about the target."""
+_WITHOUT_THREADS = "thread_local"
+"""The capture error mode that lets other threads do as they like."""
 
 
 class Observer:
     """Observes one target.
 
     Args:
-        make_player: makes the player, given how to ask how many captures were begun in this run.
+        make_player: makes the player, given how to ask how many captures were begun in the present run.
         backend: its hooks are in.
         progress: told what is done.
     """
@@ -77,246 +46,135 @@ class Observer:
     def __init__(
         self, make_player: Callable[[Callable[[], int]], Player], backend: Backend, progress: Progress
     ) -> None:
-        self._session: Session | None = None
-        self._player = make_player(lambda: len(self._session.windows) if self._session else 0)
-        self._backend = backend
+        self._runs = Runs(make_player, backend)
         self._progress = progress
-        self._kept = Kept()
-        self._also: set[str] = set()
-        self._attempts: list[Attempt] = []
-        self._done: set[Site] = set()
-        self._no_cupti = "nothing was refused" if backend.name == "cuda" else "there is no CUDA"
 
     @torch.no_grad()
     def observe(self) -> Observation:
         """Everything, in order. Raises what the target raises when its step runs eagerly."""
         self._progress.stage("captures", 0)
         self._progress.advance("a capture as it is")
-        plain = self._capture(watched=False)
-        warmed = self._warmed(plain) if plain.attempt.refusal else []
+        plain = self._runs.capture(watched=False)
+        warmed = self._warmed() if plain.attempt.refusal else []
         self._progress.advance("a dry run")
-        dry = self._dry_run()
+        dry = self._runs.dry()
         refusals, last = self._confirm(dry)
         self._progress.advance("host values")
-        host_values, moved = self._host_values()
-        still = warmed[-1].attempt.refusal if warmed else plain.attempt.refusal
-        if still and not refusals:
-            refusals = [still]
-        known = {_place(refusal) for refusal in refusals}
-        first_uses = []
-        if plain.attempt.refusal and warmed and _place(plain.attempt.refusal) not in known:
-            attempts = tuple(run.attempt for run in (plain, *warmed))
-            first_uses.append(FirstUse(plain.attempt.refusal, attempts))
-        refused = {(r.operation.name, r.operation.location) for r in refusals if r.operation}
+        host_values, moved = self._runs.host_values()
+        always = warmed[-1].attempt.refusal if warmed else None
+        if always and not refusals:  # watched, something else ran
+            refusals = [always]
         complete = last.attempt.refusal is None
-        candidates = {site: replace(seen[0], times=len(seen)) for site, seen in dry.session.candidates.items()}
-        rest = {s: o for s, o in candidates.items() if (o.name, o.location) not in refused}
-        suspected = [o for site, o in rest.items() if site not in self._done and (o.thread or not complete)]
-        through = plain if plain.attempt.refusal is None else last
         outside = _strayed(last) if complete else []
-        empty = _empty(through, dry, last.session.outside)
+        empty = _empty(plain if plain.attempt.refusal is None else last, dry, last.session.outside)
+        suspected, legal = self._others(dry, refusals, complete)
         return Observation(
-            form=self._player.form,
+            form=self._runs.player.form,
             captures=len(dry.session.windows),
             operations=sum(window.launches + window.position for window in dry.session.windows),
-            attempts=tuple(self._attempts),
+            attempts=tuple(self._runs.attempts),
             refusals=tuple(refusals),
-            first_uses=tuple(first_uses),
-            suspected=tuple(_in_order(suspected)),
-            legal=tuple(_in_order([operation for site, operation in rest.items() if site in self._done])),
+            first_uses=_first_uses(plain, warmed, refusals),
+            suspected=suspected,
+            legal=legal,
             outside=tuple(o for o in outside if o.location not in {graph.location for graph in empty}),
             host_sources=tuple(_grouped([source.operation for source in dry.session.host_sources if source.is_gone()])),
             empty=empty,
             host_values=host_values,
             moved=moved,
-            instrument=self._no_cupti,
+            instrument=self._runs.no_cupti,
             complete=complete,
         )
 
-    # runs
-
-    def _run(
-        self,
-        *,
-        dry: bool = False,
-        watched: bool = True,
-        served: tuple[Site, ...] = (),
-        error_mode: str = "",
-        host: HostValues | None = None,
-        afterwards: Callable[[], None] | None = None,
-    ) -> tuple[Session, Exception | None]:
-        """Run the capturing code once; what it raised. Everything is taken out and set back afterwards."""
-        modules = ModulePath(walk(self._player.roots()).modules)
-        session = Session(dry, watched, self._kept, modules, self._backend.capture_status, served, host)
-        self._session = session
-        memory = Memory(self._backend, self._player.generators)
-        stream, random = torch.cuda.current_stream(), memory.random_state()
-
-        def captured(live: LiveGraph) -> None:
-            if session.window is not None:
-                session.window.nodes = live.nodes
-
-        error: Exception | None = None
-        with ExitStack() as stack:
-            stack.callback(memory.set_random_state, random)
-            stack.callback(torch.cuda.set_stream, stream)
-            stack.enter_context(modules.followed())
-            stack.enter_context(self._backend.log.listening(captured=captured))
-            stack.enter_context(Windows(session, error_mode or self._player.error_mode).installed())
-            stack.enter_context(wrapped(session, self._backend))
-            if not dry and self._backend.name == "cuda":
-                try:
-                    stack.enter_context(failing_calls(session.call_failed))
-                    self._no_cupti = ""
-                except Unavailable as reason:
-                    self._no_cupti = str(reason)
-            if watched:
-                stack.enter_context(OperatorWatch(session, self._backend, self._also))
-            try:
-                self._player.capture()
-                if afterwards:
-                    afterwards()
-            except Exception as raised:
-                error = cause(raised)
-        return session, error
-
-    def _dry_run(self, watched: bool = True) -> _Run:
-        session, error = self._run(dry=True, watched=watched)
-        if error is not None:
-            raise error
-        self._backend.synchronize()
-        if not session.windows:
-            raise Inconclusive(
-                "the target captured nothing that could be watched",
-                fix="capture with torch.cuda.graph or torch.cuda.CUDAGraph, in graphed() or recapture()",
-            )
-        return _Run(session, Attempt(watched))
-
-    def _capture(self, *, watched: bool = True, served: tuple[Site, ...] = (), error_mode: str = "") -> _Run:
-        session, error = self._run(watched=watched, served=served, error_mode=error_mode)
-        self._done |= set(session.done) if watched else set()
-        nodes = tuple(window.nodes for window in session.windows)
-        run = _Run(session, Attempt(watched, session.gave, nodes=nodes))
-        if error is not None:
-            self._explain(run, error)
-        self._attempts.append(run.attempt)
-        return run
-
-    def _explain(self, run: _Run, error: Exception) -> None:
-        """Who broke the capture, from all that was noted."""
-        if isinstance(error, DoctorError) and run.session.failures:
-            run.out_of_reach, run.failure = error.what, run.session.failures[0]  # a stand-in that does not go so far
-        first = cuda_errors.first(error)
-        if first is None and not run.out_of_reach:
-            raise error
-        told = first or error
-        failure = run.failure or run.session.culprit(first)
-        operation = failure.operation if failure else None
-        by = failure.told_by if failure else ToldBy.TRACEBACK
-        api = run.session.failed_calls[0] if run.session.failed_calls else None
-        if api is not None and (operation is None or api.operation.location not in (None, operation.location)):
-            operation, by = (api.operation, ToldBy.CUPTI) if api.operation.kind is not Kind.UNKNOWN else (operation, by)
-        elif api is not None:
-            by = ToldBy.CUPTI
-        if operation is None and (place := blame.user_location(told)):
-            operation = Operation("", cuda_errors.kind_of(told) or Kind.UNKNOWN, place)
-            by = ToldBy.TRACEBACK
-        if operation is not None and operation.kind is Kind.UNKNOWN:
-            operation = replace(operation, kind=cuda_errors.kind_of(told) or Kind.UNKNOWN)
-        run.failure = failure
-        run.attempt = replace(
-            run.attempt,
-            refusal=Refusal(
-                operation,
-                by,
-                cuda_errors.message(told),
-                code=cuda_errors.code_of(told) or (api.code if api else None),
-                api=api.name if api else "",
-                plain=cuda_errors.shown(error),
-            ),
-        )
-
-    # steps of the plan
-
-    def _warmed(self, plain: _Run) -> list[_Run]:
+    def _warmed(self) -> list[Run]:
         """The same capture after one and two eager runs of what it captures."""
-        runs = []
-        for _ in range(_WARMED):
-            self._dry_run(watched=False)
-            runs.append(self._capture(watched=False))
-            if runs[-1].attempt.refusal is not None:
-                break
+        runs: list[Run] = []
+        while len(runs) < _WARMED and (not runs or runs[-1].attempt.refusal is None):
+            self._runs.dry(watched=False)
+            runs.append(self._runs.capture(watched=False))
         return runs
 
-    def _host_values(self) -> tuple[tuple[HostValue, ...], tuple[str, ...]]:
-        """Host values that the body writes and others read, and all that it moves; in a dry run of their own."""
-        host = HostValues(self._player.roots)
-        found: list[HostValue] = []
-
-        def look() -> None:
-            found.extend(host.read_outside(self._player.eager_step, self._player.serve))
-
-        _, error = self._run(dry=True, watched=False, host=host, afterwards=look)
-        if error is not None:
-            raise error
-        return tuple(found), tuple(host.moved)
-
-    def _confirm(self, dry: _Run) -> tuple[list[Refusal], _Run]:
+    def _confirm(self, dry: Run) -> tuple[list[Refusal], Run]:
         """Watched captures, each with one more operation served; the refusals and the last run."""
         refusals: list[Refusal] = []
         served: tuple[Site, ...] = ()
+        mode = ""
         while True:
             self._progress.advance(f"a watched capture, {len(served)} operations served")
-            run = self._capture(served=served)
-            refusal = run.attempt.refusal
-            if refusal is None:
+            run = self._runs.capture(served=served, error_mode=mode)
+            if run.attempt.refusal is None:
                 return refusals, run
             site = run.failure.site if run.failure else None
-            refusal = self._classified(refusal, site, dry)
-            if self._is_elsewhere(refusal):
-                refusal, run = self._without_threads(refusal, served, dry, run)
-                return [*refusals, refusal], run
+            refusal = _classified(run.attempt.refusal, site, dry)
+            if not mode and _may_be_a_thread(refusal, run):
+                again = self._runs.capture(served=served, error_mode=_WITHOUT_THREADS).attempt.refusal
+                if again is None or _place(again) != _place(refusal):
+                    mode = _WITHOUT_THREADS
+                    refusals.append(replace(refusal, operation=_foreign(refusal, dry), without_threads=True))
+                    continue
+                refusal = replace(refusal, without_threads=False)
             if not run.out_of_reach:
                 refusals.append(refusal)
             if site is None or site in served or len(refusals) >= _MOST_CAPTURES:
                 return refusals, run
             if site not in dry.session.candidates and not (run.failure and run.failure.returns_nothing):
-                self._also.add(site.name)
-                dry.session.candidates |= self._dry_run().session.candidates
+                self._runs.also.add(site.name)
+                dry.session.candidates |= self._runs.dry().session.candidates
                 if site not in dry.session.candidates:
                     return refusals, run
-                refusals = [*refusals[:-1], self._classified(refusal, site, dry)]
+                refusals = [*refusals[:-1], _classified(refusal, site, dry)]
             served = (*served, site)
 
-    def _classified(self, refusal: Refusal, site: Site | None, dry: _Run) -> Refusal:
-        """With what the dry run knows of the operation."""
-        operation = refusal.operation
-        known = dry.session.candidates.get(site, []) if site else []
-        if operation is None or not known:
-            return refusal
-        seen = next((o for o in known if (o.capture, o.ordinal) == (operation.capture, operation.ordinal)), known[0])
-        told = operation.kind is not Kind.UNKNOWN and seen.kind is Kind.LIBRARY_CALL
-        return replace(refusal, operation=replace(seen, kind=operation.kind if told else seen.kind, times=len(known)))
+    def _others(
+        self, dry: Run, refusals: list[Refusal], complete: bool
+    ) -> tuple[tuple[Operation, ...], tuple[Operation, ...]]:
+        """Of the other candidates, those that no capture came to and those that one took, in order.
 
-    def _is_elsewhere(self, refusal: Refusal) -> bool:
-        """Whether another thread broke the capture, or what raised found it broken already."""
-        operation = refusal.operation
-        if operation is not None and operation.thread:
-            return True
-        return refusal.code == 901 and refusal.told_by is not ToldBy.CUPTI
+        What another thread does need not hit the captures, though it hit the dry run.
+        """
+        refused = {(r.operation.name, r.operation.location) for r in refusals if r.operation}
+        candidates = {site: replace(seen[0], times=len(seen)) for site, seen in dry.session.candidates.items()}
+        rest = {site: o for site, o in candidates.items() if (o.name, o.location) not in refused}
+        done = self._runs.done
+        suspected = [o for site, o in rest.items() if site not in done and (o.thread or not complete)]
+        return tuple(_in_order(suspected)), tuple(_in_order([o for site, o in rest.items() if site in done]))
 
-    def _without_threads(
-        self, refusal: Refusal, served: tuple[Site, ...], dry: _Run, run: _Run
-    ) -> tuple[Refusal, _Run]:
-        """The same capture in a mode that lets other threads do as they like."""
-        again = self._capture(served=served, error_mode="thread_local")
-        passes = again.attempt.refusal is None
-        operation = refusal.operation
-        if passes and not (operation and operation.thread):
-            foreign = [o for ops in dry.session.candidates.values() for o in ops if o.thread]
-            threads = [t.name for t in threading.enumerate() if t is not threading.current_thread()]
-            operation = foreign[0] if foreign else Operation("", Kind.OTHER_THREAD, None, thread=", ".join(threads))
-        return replace(refusal, operation=operation, without_threads=passes), again if passes else run
+
+def _classified(refusal: Refusal, site: Site | None, dry: Run) -> Refusal:
+    """With what the dry run knows of the operation."""
+    operation = refusal.operation
+    known = dry.session.candidates.get(site, []) if site else []
+    if operation is None or not known:
+        return refusal
+    seen = next((o for o in known if (o.capture, o.ordinal) == (operation.capture, operation.ordinal)), known[0])
+    told = operation.kind is not Kind.UNKNOWN and seen.kind is Kind.LIBRARY_CALL
+    return replace(refusal, operation=replace(seen, kind=operation.kind if told else seen.kind, times=len(known)))
+
+
+def _may_be_a_thread(refusal: Refusal, run: Run) -> bool:
+    """Whether another thread broke the capture, or what raised found it broken already and nobody knows by whom."""
+    if any(window.error_mode != "global" for window in run.session.windows[-1:]):
+        return False
+    if refusal.operation is not None and refusal.operation.thread:
+        return True
+    return refusal.code == 901 and refusal.told_by is not ToldBy.CUPTI
+
+
+def _foreign(refusal: Refusal, dry: Run) -> Operation:
+    """What another thread did to the capture, or at least which threads there are."""
+    if refusal.operation is not None and refusal.operation.thread:
+        return refusal.operation
+    seen = [operation for known in dry.session.candidates.values() for operation in known if operation.thread]
+    others = [thread.name for thread in threading.enumerate() if thread is not threading.current_thread()]
+    return seen[0] if seen else Operation("", Kind.OTHER_THREAD, None, thread=", ".join(others))
+
+
+def _first_uses(plain: Run, warmed: list[Run], refusals: list[Refusal]) -> tuple[FirstUse, ...]:
+    """What the first capture failed of, if later ones do not."""
+    refusal = plain.attempt.refusal
+    if refusal is None or _place(refusal) in {_place(known) for known in refusals}:
+        return ()
+    return (FirstUse(refusal, tuple(run.attempt for run in (plain, *warmed))),)
 
 
 def _place(refusal: Refusal) -> tuple[Any, ...]:
@@ -337,7 +195,7 @@ def _grouped(operations: list[Operation]) -> list[Operation]:
     return [replace(group[0], times=len(group)) for group in groups.values()]
 
 
-def _strayed(run: _Run) -> list[Operation]:
+def _strayed(run: Run) -> list[Operation]:
     """What went to streams that are not captured, one record a line."""
     groups: dict[Location | None, list[Operation]] = {}
     for operation in run.session.outside:
@@ -350,7 +208,7 @@ def _strayed(run: _Run) -> list[Operation]:
     return found
 
 
-def _empty(through: _Run, dry: _Run, strayed: list[Operation]) -> tuple[EmptyGraph, ...]:
+def _empty(through: Run, dry: Run, strayed: list[Operation]) -> tuple[EmptyGraph, ...]:
     """Graphs without a node, one for each line; where the work went instead, that line is told."""
     if through.attempt.refusal is not None:
         return ()

@@ -84,6 +84,8 @@ class Session:
         self._host = host
         self._threads = threading.local()
         self._generators: set[int] = set()
+        self._before: Line | None = None
+        """Where the last operation was done."""
         self._switches: dict[int, Line] = {}
         """Stream -> the line that made it current last."""
 
@@ -232,6 +234,7 @@ class Session:
             self.gave += 1
             with self.quiet():
                 return None if returns_nothing else self._kept.give(key, written)
+        self._find_broken(lines)
         try:
             with self.quiet():
                 result = call()
@@ -245,13 +248,26 @@ class Session:
 
     def issue(self, name: str, call: Callable[[], Any]) -> Any:
         """Run an operator that nothing is known against; its result."""
+        if self.dry:
+            return call()
+        lines = callsites()
+        self._find_broken(lines)
         try:
-            result = call()
+            return call()
         except Exception as error:
-            if not self.dry and (lines := callsites()):
+            if lines:
                 self.failed(Site(name, lines), None, 0, error)
             raise
-        return result
+
+    def _find_broken(self, lines: tuple[Line, ...]) -> None:
+        """Before an operation is done: does the capture still stand? What breaks it without torch lies in between."""
+        window, before = self.window, self._before
+        self._before = lines[0] if lines else before
+        if window is None or self.failures or self._status(window.ledger.origin) is not CaptureStatus.INVALIDATED:
+            return
+        since = f"after line {before.number} and before this one" if before else "before this line"
+        operation = self.operation(Site("", lines), Kind.UNKNOWN, detail=since)
+        self.failures.append(Failure(operation, None, ToldBy.STATUS, None))
 
     def failed(
         self, site: Site, why: Illegal | None, ordinal: int, error: BaseException, returns_nothing: bool = False

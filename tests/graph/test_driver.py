@@ -62,6 +62,11 @@ def test_the_capture_of_a_stream(monkeypatch: pytest.MonkeyPatch, name: str) -> 
 def test_the_status_of_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, cuStreamGetCaptureInfo=lambda stream: (0, stream, 5, "graph", [], [], 0))
     assert [capture_status(n) for n in range(3)] == list(CaptureStatus)
+    use(monkeypatch, cuStreamGetCaptureInfo=lambda stream: (906, None))
+    assert capture_status(0) is CaptureStatus.NONE
+    use(monkeypatch, cuStreamGetCaptureInfo=lambda stream: (1, None))
+    with pytest.raises(DriverError):
+        capture_status(0)
 
 
 def test_memory_that_the_driver_knows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ def test_the_call_of_cuda_and_the_words_of_torch() -> None:
     first, second = judge(replace(NOTHING, refusals=(by_cupti, by_torch)), "cuda")
     assert "cudaStreamSynchronize returns CUDA error 900" in first.message
     assert first.evidence["cuda_call"] == "cudaStreamSynchronize"
-    assert 'torch refuses ("Cannot copy")' in second.message
+    assert 'refused with "Cannot copy"' in second.message
 
 
 @pytest.mark.parametrize("kind", Kind)

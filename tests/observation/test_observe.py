@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -187,3 +189,62 @@ def test_many_empty_graphs_of_one_line_are_one() -> None:
     found, _ = seen(lambda backend: Twice(lambda: None))
     [empty] = found.empty
     assert empty.launches == 0 and found.captures == 2
+
+
+def test_what_breaks_the_capture_behind_torchs_back_lies_between_two_lines() -> None:
+    def make(backend: EmulatedBackend) -> Player:
+        x = torch.ones(2, device=DEVICE)
+
+        def body() -> None:
+            x.add_(1)
+            if backend._device.capture is not None:
+                backend._device.capture.fail(900, "cudaMalloc")  # its result is ignored
+            x.mul_(2)
+
+        return Player(body)
+
+    found, _ = seen(make)
+    [refusal] = found.refusals
+    assert refusal.told_by is ToldBy.STATUS and refusal.code == 901 and refusal.without_threads is False
+    assert refusal.operation and refusal.operation.location and refusal.operation.location.code == "x.mul_(2)"
+    line = refusal.operation.location.line
+    assert refusal.operation.detail == f"after line {line - 3} and before this one" and not found.complete
+
+
+def test_after_another_thread_the_rest_is_looked_for_without_threads() -> None:
+    def make(backend: EmulatedBackend) -> Player:
+        x, event = torch.ones(2, device=DEVICE), torch.cuda.Event()
+
+        def poll() -> None:
+            with suppress(RuntimeError):
+                event.query()
+
+        def body() -> None:
+            thread = threading.Thread(target=poll, name="poller")
+            thread.start()
+            thread.join()
+            x.nonzero()
+
+        return Player(body)
+
+    found, _ = seen(make)
+    first, second = found.refusals
+    assert first.without_threads and first.operation and first.operation.thread == "poller"
+    assert second.operation and second.operation.kind is Kind.SHAPE_FROM_VALUES and found.complete
+
+
+def test_a_thread_that_hit_only_the_dry_run_is_suspected() -> None:
+    def make(backend: EmulatedBackend) -> Player:
+        event, turns = torch.cuda.Event(), iter((False, True, False, False))
+
+        def body() -> None:
+            torch.zeros(1, device=DEVICE).add_(1)
+            if next(turns):
+                thread = threading.Thread(target=event.query, name="poller")
+                thread.start()
+                thread.join()
+
+        return Player(body)
+
+    found, _ = seen(make)
+    assert found.refusals == () and [operation.thread for operation in found.suspected] == ["poller"]

@@ -1,0 +1,192 @@
+"""Runs a target's capturing code once with all hooks in, dry or for real, and says who broke a capture that failed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+import torch
+
+from cudagraph_doctor import blame
+from cudagraph_doctor.errors import DoctorError, Inconclusive
+from cudagraph_doctor.graph.backend import Backend, LiveGraph
+from cudagraph_doctor.graph.cupti import Unavailable, failing_calls
+from cudagraph_doctor.graph.illegal import Kind
+from cudagraph_doctor.graph.origins import ModulePath
+from cudagraph_doctor.observation import cuda_errors
+from cudagraph_doctor.observation.calls import wrapped
+from cudagraph_doctor.observation.host_values import HostValues
+from cudagraph_doctor.observation.model import Attempt, HostValue, Operation, Refusal, ToldBy
+from cudagraph_doctor.observation.operators import OperatorWatch
+from cudagraph_doctor.observation.players import Player, cause
+from cudagraph_doctor.observation.records import Failure, Site
+from cudagraph_doctor.observation.session import Session
+from cudagraph_doctor.observation.values import Kept
+from cudagraph_doctor.observation.windows import Windows
+from cudagraph_doctor.proof.state import Memory
+from cudagraph_doctor.walk import walk
+
+
+@dataclass(slots=True)
+class Run:
+    """What came of running the capturing code once."""
+
+    session: Session
+    attempt: Attempt
+    failure: Failure | None = None
+    out_of_reach: str = ""
+    """Why it ended early, if that says nothing about the target."""
+
+
+class Runs:
+    """Runs the capturing code as often as it is asked to, each time from the same beginning.
+
+    Args:
+        make_player: makes the player, given how to ask how many captures were begun in the present run.
+        backend: its hooks are in.
+    """
+
+    def __init__(self, make_player: Callable[[Callable[[], int]], Player], backend: Backend) -> None:
+        self._session: Session | None = None
+        self.player = make_player(lambda: len(self._session.windows) if self._session else 0)
+        self.attempts: list[Attempt] = []
+        """All real captures."""
+        self.done: set[Site] = set()
+        """What watched captures took."""
+        self.also: set[str] = set()
+        """Names of operators that some capture has refused, though no table knows them."""
+        self.no_cupti = "nothing was captured" if backend.name == "cuda" else "there is no CUDA"
+        """Why CUPTI did not tell, a clause."""
+        self._backend = backend
+        self._kept = Kept()
+
+    def dry(self, watched: bool = True) -> Run:
+        """The body eagerly, nothing captured. Raises what the target raises, or Inconclusive if it opens no capture."""
+        session, error = self._run(dry=True, watched=watched)
+        if error is not None:
+            raise error
+        self._backend.synchronize()
+        if not session.windows:
+            raise Inconclusive(
+                "the target captured nothing that could be watched",
+                fix="capture with torch.cuda.graph or torch.cuda.CUDAGraph, in graphed() or recapture()",
+            )
+        return Run(session, Attempt(watched))
+
+    def host_values(self) -> tuple[tuple[HostValue, ...], tuple[str, ...]]:
+        """Host values that the body writes and others read, and all that it moves; in a dry run of their own."""
+        host = HostValues(self.player.roots)
+        found: list[HostValue] = []
+
+        def look() -> None:
+            found.extend(host.read_outside(self.player.eager_step, self.player.serve))
+
+        _, error = self._run(dry=True, watched=False, host=host, afterwards=look)
+        if error is not None:
+            raise error
+        return tuple(found), tuple(host.moved)
+
+    def capture(self, *, watched: bool = True, served: tuple[Site, ...] = (), error_mode: str = "") -> Run:
+        """Capture for real.
+
+        Args:
+            watched: watch operators, which may change what runs.
+            served: what is given its value from the dry run.
+            error_mode: capture error mode, whatever the target asks for.
+        """
+        session, error = self._run(watched=watched, served=served, error_mode=error_mode)
+        self.done |= set(session.done) if watched else set()
+        nodes = tuple(window.nodes for window in session.windows)
+        run = Run(session, Attempt(watched, session.gave, nodes=nodes))
+        if error is not None:
+            _explain(run, error)
+        self.attempts.append(run.attempt)
+        return run
+
+    def _run(
+        self,
+        *,
+        dry: bool = False,
+        watched: bool = True,
+        served: tuple[Site, ...] = (),
+        error_mode: str = "",
+        host: HostValues | None = None,
+        afterwards: Callable[[], None] | None = None,
+    ) -> tuple[Session, Exception | None]:
+        """Run the capturing code once; what it raised. Everything is taken out and set back afterwards."""
+        modules = ModulePath(walk(self.player.roots()).modules)
+        session = Session(dry, watched, self._kept, modules, self._backend.capture_status, served, host)
+        self._session = session
+        memory = Memory(self._backend, self.player.generators)
+        stream, random = torch.cuda.current_stream(), memory.random_state()
+
+        def captured(live: LiveGraph) -> None:
+            if session.window is not None:
+                session.window.nodes = live.nodes
+
+        error: Exception | None = None
+        with ExitStack() as stack:
+            stack.callback(memory.set_random_state, random)
+            stack.callback(torch.cuda.set_stream, stream)
+            stack.enter_context(modules.followed())
+            stack.enter_context(self._backend.log.listening(captured=captured))
+            stack.enter_context(Windows(session, error_mode or self.player.error_mode).installed())
+            stack.enter_context(wrapped(session, self._backend, in_full=watched or not _compiles()))
+            if not dry and self._backend.name == "cuda":
+                try:
+                    stack.enter_context(failing_calls(session.call_failed))
+                    self.no_cupti = ""
+                except Unavailable as reason:
+                    self.no_cupti = str(reason)
+            if watched:
+                stack.enter_context(OperatorWatch(session, self._backend, self.also))
+            try:
+                self.player.capture()
+                if afterwards:
+                    afterwards()
+            except Exception as raised:
+                error = cause(raised)
+        return session, error
+
+
+def _compiles() -> bool:
+    """Whether torch's compiler is about: it would trace what stands in for a tensor's methods."""
+    return "torch._dynamo.eval_frame" in sys.modules
+
+
+def _explain(run: Run, error: Exception) -> None:
+    """Who broke the capture, from all that was noted."""
+    if isinstance(error, DoctorError):  # a stand-in that does not go so far
+        run.failure = next((failure for failure in run.session.failures if failure.error is error), None)
+        run.out_of_reach = error.what if run.failure else ""
+    first = cuda_errors.first(error)
+    if first is None and not run.out_of_reach:
+        raise error
+    told = first or error
+    failure = run.failure or run.session.culprit(first)
+    operation = failure.operation if failure else None
+    by = failure.told_by if failure else ToldBy.TRACEBACK
+    api = run.session.failed_calls[0] if run.session.failed_calls else None
+    if api is not None and (operation is None or api.operation.location not in (None, operation.location)):
+        operation, by = (api.operation, ToldBy.CUPTI) if api.operation.kind is not Kind.UNKNOWN else (operation, by)
+    elif api is not None:
+        by = ToldBy.CUPTI
+    if operation is None and (place := blame.user_location(told)):
+        operation = Operation("", cuda_errors.kind_of(told) or Kind.UNKNOWN, place)
+        by = ToldBy.TRACEBACK
+    if operation is not None and operation.kind is Kind.UNKNOWN:
+        operation = replace(operation, kind=cuda_errors.kind_of(told) or Kind.UNKNOWN)
+    run.failure = failure
+    run.attempt = replace(
+        run.attempt,
+        refusal=Refusal(
+            operation,
+            by,
+            cuda_errors.message(told),
+            code=cuda_errors.code_of(told) or (api.code if api else None),
+            api=api.name if api else "",
+            plain=cuda_errors.shown(error),
+        ),
+    )
