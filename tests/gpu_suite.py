@@ -19,18 +19,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+PLAIN_CAPTURES = "tests/reference_models/test_faulty_capture.py"
+CAPTURE_FAULTS = "tests/checks/test_planted_capture_faults.py"
 GROUPS = {
     "graph": ["tests/graph"],
-    "kernels": ["tests/reference_models"],
+    "kernels": ["tests/reference_models", f"--ignore={PLAIN_CAPTURES}"],
     "zoo": ["tests/test_zoo.py"],
-    "faults": ["tests/checks"],
+    "faults": ["tests/checks", f"--ignore={CAPTURE_FAULTS}"],
+    "capture": ["tests/observation", CAPTURE_FAULTS, PLAIN_CAPTURES],
     "program": ["tests/test_cli_gpu.py", "tests/proof"],
     "recording": ["tests/recording"],
     "engines": ["tests/examples", "-k", "not nano_vllm"],
     "nano-vllm": ["tests/examples", "-k", "nano_vllm"],
 }
 """Group -> what pytest is told."""
-WORKERS = {"zoo": 5, "faults": 5}
+WORKERS = {"zoo": 5, "faults": 5, "capture": 5}
 """Groups that are spread over processes (pytest-xdist), where that is installed."""
 ALONE = ("nano-vllm",)
 """Groups that size their caches by the memory that is free."""
