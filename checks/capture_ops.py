@@ -26,6 +26,7 @@ from cudagraph_doctor.settings import Settings
 NAME = "capture"
 NEEDS = frozenset({"target"})
 
+_NOT_COUNTED = "whether the graphs hold all kernels that eager steps launch: only operators of torch are followed"
 _NOT_EMULATED = (
     "calls of CUDA that libraries make by themselves (cudaMalloc, synchronisation, solver and communication libraries)",
     "what other threads do but wait for events and streams and pin memory",
@@ -103,7 +104,7 @@ def _outcome(seen: Observation, backend: Backend) -> Outcome:
 
 
 def _not_checked(seen: Observation, backend: Backend) -> list[str]:
-    said = list(backend.not_checked())
+    said = [*backend.not_checked(), _NOT_COUNTED]
     if backend.name == "emulated":
         said += _NOT_EMULATED
     elif seen.instrument:

@@ -182,3 +182,9 @@ class Backend(Protocol):
 
     def capture_status(self, stream: int) -> CaptureStatus:
         """Whether the stream with this handle captures."""
+
+    def answering(self, answer: Callable[[], bool | None]) -> AbstractContextManager[None]:
+        """Whoever asks inside the block whether the current stream captures gets `answer()`, the truth if it is None.
+
+        Also who has imported `is_current_stream_capturing` by name.
+        """

@@ -17,12 +17,16 @@ from cudagraph_doctor import environment
 from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.graph import driver, memory, origins, watch
 from cudagraph_doctor.graph.addresses import Addresses
+from cudagraph_doctor.graph.attributes import replaced
 from cudagraph_doctor.graph.backend import Block, Edit, GraphLog, LiveGraph
 from cudagraph_doctor.graph.illegal import CaptureStatus, Place
 from cudagraph_doctor.graph.model import CapturedGraph
 from cudagraph_doctor.graph.nodes import Reader, kernel_names, place
 from cudagraph_doctor.graph.patching import Patches
 from cudagraph_doctor.graph.regions import Regions
+
+_ASKED = "_cuda_isCurrentStreamCapturing"
+"""What `torch.cuda.is_current_stream_capturing` calls."""
 
 
 class CudaBackend:
@@ -162,6 +166,16 @@ class CudaBackend:
     def capture_status(self, stream: int) -> CaptureStatus:
         """Whether the stream with this handle captures."""
         return driver.capture_status(stream)
+
+    def answering(self, answer: Callable[[], bool | None]) -> AbstractContextManager[None]:
+        """Who asks inside the block whether the current stream captures gets `answer()`, the truth if that is None."""
+        ask = vars(torch.cuda.graphs)[_ASKED]
+
+        def answered() -> bool:
+            given = answer()
+            return bool(ask()) if given is None else given
+
+        return replaced(torch.cuda.graphs, {_ASKED: answered})
 
     def _captured(self, live: LiveGraph, graph: Any) -> None:
         """Note at the end of a capture what cannot be found out later."""

@@ -134,6 +134,15 @@ class EmulatedBackend:
             return CaptureStatus.NONE
         return CaptureStatus.ACTIVE if capture.invalid is None else CaptureStatus.INVALIDATED
 
+    @contextmanager
+    def answering(self, answer: Callable[[], bool | None]) -> Iterator[None]:
+        """Who asks inside the block whether the current stream captures gets `answer()`, the truth if that is None."""
+        before, self._device.answer = self._device.answer, answer
+        try:
+            yield
+        finally:
+            self._device.answer = before
+
     def _recording(self, live: LiveGraph) -> Recording:
         graph = live.graph()
         if graph is None or graph.live is not live:

@@ -49,6 +49,7 @@ _SPOKEN = {
     "Tensor.__int__": "int of a tensor",
     "Tensor.__float__": "float of a tensor",
     "Tensor.__index__": "a tensor as an index (range, a slice's bound)",
+    "CUDAGraph.__del__": "the end of an older CUDAGraph",
     "": "an operation",
 }
 

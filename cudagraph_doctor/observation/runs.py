@@ -132,7 +132,7 @@ class Runs:
             stack.callback(torch.cuda.set_stream, stream)
             stack.enter_context(modules.followed())
             stack.enter_context(self._backend.log.listening(captured=captured))
-            stack.enter_context(Windows(session, error_mode or self.player.error_mode).installed())
+            stack.enter_context(Windows(session, self._backend, error_mode or self.player.error_mode).installed())
             stack.enter_context(wrapped(session, self._backend, in_full=watched or not _compiles()))
             if not dry and self._backend.name == "cuda":
                 try:

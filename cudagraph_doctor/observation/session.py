@@ -84,6 +84,8 @@ class Session:
         self._host = host
         self._threads = threading.local()
         self._generators: set[int] = set()
+        self._ended: Site | None = None
+        """Where a graph ended since the capture was last seen to stand."""
         self._before: Line | None = None
         """Where the last operation was done."""
         self._switches: dict[int, Line] = {}
@@ -263,11 +265,26 @@ class Session:
         """Before an operation is done: does the capture still stand? What breaks it without torch lies in between."""
         window, before = self.window, self._before
         self._before = lines[0] if lines else before
-        if window is None or self.failures or self._status(window.ledger.origin) is not CaptureStatus.INVALIDATED:
+        if window is None or self.failures:
+            return
+        if self._status(window.ledger.origin) is not CaptureStatus.INVALIDATED:
+            self._ended = None
+            return
+        if self._ended is not None:
+            operation = self.operation(self._ended, Kind.DESTROYED_GRAPH)
+            self.failures.append(Failure(operation, self._ended, ToldBy.STATUS, None))
             return
         since = f"after line {before.number} and before this one" if before else "before this line"
         operation = self.operation(Site("", lines), Kind.UNKNOWN, detail=since)
         self.failures.append(Failure(operation, None, ToldBy.STATUS, None))
+
+    def graph_ends(self) -> None:
+        """A graph is being destroyed, by the garbage collector or because nothing holds it any more."""
+        if self.window is None or not (lines := callsites()):
+            return
+        self._ended = Site("CUDAGraph.__del__", lines)
+        if self.dry:
+            self.candidates.setdefault(self._ended, []).append(self.operation(self._ended, Kind.DESTROYED_GRAPH))
 
     def failed(
         self, site: Site, why: Illegal | None, ordinal: int, error: BaseException, returns_nothing: bool = False

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from cudagraph_doctor.graph.attributes import replaced
+from cudagraph_doctor.graph.backend import Backend
 from cudagraph_doctor.graph.illegal import Kind
 from cudagraph_doctor.graph.legality import Illegal
 from cudagraph_doctor.observation.session import Session
@@ -28,11 +29,13 @@ class Windows:
 
     Args:
         session: what is told.
+        backend: where it runs.
         error_mode: the capture error mode to use whatever the target asks for; "" to use the target's.
     """
 
-    def __init__(self, session: Session, error_mode: str = "") -> None:
+    def __init__(self, session: Session, backend: Backend, error_mode: str = "") -> None:
         self._session = session
+        self._backend = backend
         self._error_mode = error_mode
         self._class: Any = torch.cuda.CUDAGraph
         self._own: dict[str, Callable[..., Any]] = {name: getattr(self._class, name) for name in _METHODS}
@@ -46,6 +49,8 @@ class Windows:
         """Graphs whose capture was begun inside another."""
         self._pools: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         """For graphs of the dry run."""
+        self._watched: list[weakref.ref[Any]] = []
+        """All graphs that hold something, to hear when they end."""
         self._open: tuple[Any, Any] | None = None
         """The graph that captures, and its stream."""
 
@@ -66,29 +71,24 @@ class Windows:
             context = {"__enter__": method("__enter__", self.enter), "__exit__": method("__exit__", self.exit)}
             stack.enter_context(replaced(self._context, context))
             if self._session.dry:
-                stack.enter_context(self._pretending())
+                stack.enter_context(self._backend.answering(self._answer))
             stack.callback(self._end_what_is_open)
+            stack.callback(self._watched.clear)
+            for live in self._backend.log.graphs:
+                if (graph := live.graph()) is not None:
+                    self._watch(graph)
+            graph = None  # it lives as long as the user wants
             yield
 
-    @contextmanager
-    def _pretending(self) -> Iterator[None]:
-        """Whoever asks whether the stream captures is told what would be so in a capture."""
-        asked = torch.cuda.is_current_stream_capturing
+    def _watch(self, graph: Any) -> None:
+        self._watched.append(weakref.ref(graph, lambda gone: self._session.graph_ends()))
 
-        def capturing() -> bool:
-            window = self._session.window
-            if window is None or window.thread != threading.get_ident():
-                return bool(asked())
-            return window.ledger.captures(self._session.current_stream())
-
-        graphs = {"is_current_stream_capturing": capturing}
-        if hasattr(torch.cuda.graphs, "_cuda_isCurrentStreamCapturing"):  # for who has imported the function by name
-            graphs["_cuda_isCurrentStreamCapturing"] = capturing
-        with (
-            replaced(torch.cuda, {"is_current_stream_capturing": capturing}),
-            replaced(torch.cuda.graphs, graphs),
-        ):
-            yield
+    def _answer(self) -> bool | None:
+        """In the dry run, whether the current stream captures: what would be so in a capture."""
+        window = self._session.window
+        if window is None or window.thread != threading.get_ident():
+            return None
+        return window.ledger.captures(self._session.current_stream())
 
     def _end_what_is_open(self) -> None:
         if self._open is None:
@@ -175,6 +175,7 @@ class Windows:
         finally:
             session.close()
         self._captured.add(graph)
+        self._watch(graph)
 
     def replay(self, graph: Any) -> None:
         """Nothing for a graph captured by now; inside a capture an operation of that one."""

@@ -41,7 +41,7 @@ class Rig:
         try:
             with (
                 modules.followed(),
-                Windows(session, error_mode).installed(),
+                Windows(session, self.backend, error_mode).installed(),
                 wrapped(session, self.backend),
                 OperatorWatch(session, self.backend),
             ):

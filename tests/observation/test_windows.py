@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -125,3 +126,50 @@ def test_generators_that_are_registered_are_known(rig: Any) -> None:
         torch.cuda.CUDAGraph().register_generator_state(generator)
         assert session.is_registered(generator)
         assert session.is_registered(torch.cuda.default_generators[0])
+
+
+def test_who_has_the_question_by_name_is_answered_too(rig: Any) -> None:
+    ask = torch.cuda.is_current_stream_capturing  # as after `from torch.cuda import is_current_stream_capturing`
+    answers: list[bool] = []
+    rig.dry(lambda: answers.append(ask()))
+    rig.capture(lambda: answers.append(ask()))
+    assert answers == [True, True] and not ask()
+
+
+class Held:
+    def __init__(self) -> None:
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            torch.zeros(1, device=DEVICE).add_(1)
+        self.itself = self
+
+
+def test_a_graph_that_ends_inside_a_capture_is_noted_with_the_line(rig: Any) -> None:
+    for collect, code in ((gc.collect, "gc.collect()"), (lambda: None, "")):
+        held: list[Any] = [Held()]
+
+        def body(held: list[Any] = held, collect: Any = collect) -> None:
+            held.clear()
+            collect()
+
+        session = rig.dry(body)
+        named = [operation for operations in session.candidates.values() for operation in operations]
+        assert [operation.kind for operation in named] == ([Kind.DESTROYED_GRAPH] if code else [])
+        assert not named or named[0].location.code == "collect()"
+    gc.collect()
+
+
+def test_a_graph_that_ends_and_breaks_the_capture_is_the_culprit(rig: Any) -> None:
+    x, held = torch.zeros(1, device=DEVICE), [torch.cuda.CUDAGraph()]
+    with torch.cuda.graph(held[0]):
+        x.add_(1)
+
+    def body() -> None:
+        held.clear()
+        rig.backend._device.capture.fail(900, "as CUDA would")
+        x.add_(1)
+
+    session, error = rig.capture(body)
+    assert error is not None
+    culprit = session.culprit(None)
+    assert culprit.operation.kind is Kind.DESTROYED_GRAPH and culprit.operation.location.code == "held.clear()"

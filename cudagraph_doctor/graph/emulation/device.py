@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cudagraph_doctor.graph.backend import GraphLog
@@ -19,6 +20,10 @@ DEFAULT_STREAM = 0
 """Handle of the default stream."""
 
 
+def _truth() -> None:
+    """Nothing else is answered."""
+
+
 class EmulatedDevice:
     """State that the stand-ins for `torch.cuda` share. One capture at a time, as in CUDA's global mode."""
 
@@ -27,6 +32,8 @@ class EmulatedDevice:
         self.log = GraphLog()
         self.generator = default_generator()
         self.capture: Capture | None = None
+        self.answer: Callable[[], bool | None] = _truth
+        """What to answer who asks whether the current stream captures."""
         self.moving_to_host = False
         """The user asks for a copy on the host right now."""
         self._current = threading.local()
@@ -49,6 +56,11 @@ class EmulatedDevice:
     def new_pool(self) -> tuple[int, int]:
         """Identity of a new memory pool, as `torch.cuda.graph_pool_handle` gives it."""
         return (0, next(self._pools))
+
+    def says_capturing(self) -> bool:
+        """Whether the current stream captures, as far as the user is told."""
+        answer = self.answer()
+        return self.recording() is not None if answer is None else answer
 
     def abandon_capture(self) -> None:
         """Put back what an unfinished capture changed, and forget it."""

@@ -31,7 +31,7 @@ def graph_pool_handle() -> Pool:
 
 def is_current_stream_capturing() -> bool:
     """Stand-in for `torch.cuda.is_current_stream_capturing`."""
-    return active().recording() is not None
+    return active().says_capturing()
 
 
 class CUDAGraph:
