@@ -16,7 +16,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from cudagraph_doctor import __version__, listing, options, output, policy, scaffold, trace_options
+from cudagraph_doctor import __version__, listing, options, output, overwriting, policy, scaffold, trace_options
 from cudagraph_doctor.errors import DoctorError
 from cudagraph_doctor.findings import Report
 from cudagraph_doctor.report import REPORTERS
@@ -167,6 +167,7 @@ def diff(
     reference:loop, reference:engine.
     """
     _one_choice_of_buckets(plain)
+    overwriting.refuse(overwriting.reports(outputs), overwriting.sources(plain["spec"], plain["app_dir"]))
     settings = Settings(
         check="diff",
         tolerances=options.tolerances(rtol, atol),
@@ -214,6 +215,7 @@ def capture(
     captured until every illegal operation has failed by itself.
     """
     _one_choice_of_buckets(plain)
+    overwriting.refuse(overwriting.reports(outputs), overwriting.sources(plain["spec"], plain["app_dir"]))
     settings = Settings(
         check="capture", target_args=target_arg, timeout_s=timeout, values=not no_values, debug=debug, **plain
     )
@@ -274,6 +276,9 @@ def buckets(
     given = click.get_current_context().get_parameter_source("compare_threshold")
     if given is not ParameterSource.DEFAULT and compare is None:
         raise click.UsageError("--compare-threshold is for --compare OLD.json, which is not given.")
+    read = [overwriting.Named(f"the trace {file}", file) for file in traces]
+    read += [overwriting.Named(f"--compare {compare}", compare)] if compare else []
+    overwriting.refuse(overwriting.reports(outputs), read)
     demands = Demands(compare_with=trace_options.older_numbers(compare), **demanded)
     report = examine_traces(traces, demands, step_pattern, for_stderr())
     _show(report, outputs, no_values=no_values, verbose=verbose, debug=debug)
@@ -360,6 +365,8 @@ def record(
         "record", spec or "reference:engine", target_args=target_arg, timeout_s=timeout, debug=debug, **plain
     )
     refuse_early(settings)
+    read = overwriting.words(command) or overwriting.sources(settings.spec, settings.app_dir)
+    overwriting.refuse(overwriting.recorded(trace) + overwriting.reports(outputs), read)
     display = for_stderr()
     with display:
         recorded = run(Wanted(trace, command, settings, profiler, graph_trace, not no_ranges, scrub), display.say)
@@ -380,6 +387,7 @@ def record(
 @_looking_options
 def report(file: Path, outputs: tuple[options.Output, ...], no_values: bool, verbose: bool, debug: bool) -> int:
     """Show a saved report (FILE, from --format json=FILE) again, in any format."""
+    overwriting.refuse(overwriting.reports(outputs), [overwriting.Named(f"the report {file}", file)])
     _show(load(file), outputs, no_values=no_values, verbose=verbose, debug=debug)
     return policy.OK
 

@@ -24,6 +24,8 @@ from cudagraph_doctor.traces import nsys_tool
 from cudagraph_doctor.traces.nsys_tool import Nsys
 
 Say = Callable[[str], None]
+SUFFIXES = (".sqlite", ".nsys-rep", ".json.gz")
+"""Of the files that a recording may write."""
 _KEEPS_EXIT_CODE = '"$@"; code=$?; echo "$code" > "$0"; exit "$code"'
 """sh: run a command, and leave its exit code in a file: nsys's own may be another."""
 
@@ -92,16 +94,20 @@ def _usable_nsys(wanted: Wanted, say: Say) -> Nsys | None:
     return None
 
 
+def base_of(output: Path) -> Path:
+    """The path without the suffix of a trace, if it has one."""
+    name = output.name
+    known = next((suffix for suffix in (*SUFFIXES, ".json") if name.endswith(suffix)), "")
+    return output.with_name(name.removesuffix(known)) if known and name != known else output
+
+
 def _base(output: Path, suffix: str) -> Path:
     """The path without its suffix. Raises UsageError if nothing can be written there, or the suffix is another."""
-    name = output.name
-    for known in (".sqlite", ".nsys-rep", ".json.gz", ".json"):
-        if name.endswith(known):
-            if known != suffix and not (known == ".nsys-rep" and suffix == ".sqlite"):
-                raise UsageError(
-                    f'The trace will be a {suffix} file, not "{name}".', fix=f"Say -o {name.removesuffix(known)}."
-                )
-            output = output.with_name(name.removesuffix(known))
+    base = base_of(output)
+    given = output.name.removeprefix(base.name)
+    if given and given != suffix and not (given == ".nsys-rep" and suffix == ".sqlite"):
+        raise UsageError(f'The trace will be a {suffix} file, not "{output.name}".', fix=f"Say -o {base.name}.")
+    output = base
     folder = output.parent
     if not folder.is_dir():
         raise UsageError(f'The folder "{folder}" does not exist.', fix="Create it, or name another output.")
