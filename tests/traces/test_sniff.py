@@ -20,8 +20,9 @@ SQLITE = b"SQLite format 3\0" + bytes(84)
         (b"NVIDIA Tegra Profiler Report 2025.3", Form.NSYS_REP),
         (b'\xef\xbb\xbf\n {"traceEvents": []}', Form.JSON),
         (b"[]", Form.JSON),
-        (gzip.compress(b'{"traceEvents": []}'), Form.JSON_GZ),
+        (gzip.compress(b'{"traceEvents": []}', mtime=0), Form.JSON_GZ),
     ],
+    ids=["sqlite", "nsys-rep", "json with a BOM", "list", "gzipped json"],
 )
 def test_known_by_its_bytes(content: bytes, form: Form, tmp_path: Path) -> None:
     file = tmp_path / "trace.txt"
@@ -35,11 +36,12 @@ def test_known_by_its_bytes(content: bytes, form: Form, tmp_path: Path) -> None:
         (b"", Inconclusive, "is empty"),
         (b"hello", UsageError, "is no trace"),
         (b"\x7fELF\x02", UsageError, "is no trace"),
-        (gzip.compress(b"hello"), UsageError, "is no trace"),
-        (gzip.compress(SQLITE), UsageError, "gzipped nsys file"),
+        (gzip.compress(b"hello", mtime=0), UsageError, "is no trace"),
+        (gzip.compress(SQLITE, mtime=0), UsageError, "gzipped nsys file"),
         (b"\x1f\x8b\x08\x00broken", Inconclusive, "cannot be unpacked"),
-        (gzip.compress(b'{"traceEvents": []}' * 100)[:20], Inconclusive, "cannot be unpacked"),
+        (gzip.compress(b'{"traceEvents": []}' * 100, mtime=0)[:20], Inconclusive, "cannot be unpacked"),
     ],
+    ids=["empty", "text", "elf", "gzipped text", "gzipped sqlite", "no gzip body", "gzip cut short"],
 )
 def test_refused(content: bytes, error: type[DoctorError], words: str, tmp_path: Path) -> None:
     file = tmp_path / "trace"
