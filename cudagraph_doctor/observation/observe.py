@@ -74,7 +74,7 @@ class Observer:
             operations=sum(window.launches + window.position for window in dry.session.windows),
             attempts=tuple(self._runs.attempts),
             refusals=tuple(refusals),
-            first_uses=_first_uses(plain, warmed, refusals),
+            first_uses=_first_uses(plain, warmed),
             suspected=suspected,
             legal=legal,
             outside=tuple(o for o in outside if o.location not in {graph.location for graph in empty}),
@@ -169,10 +169,11 @@ def _foreign(refusal: Refusal, dry: Run) -> Operation:
     return seen[0] if seen else Operation("", Kind.OTHER_THREAD, None, thread=", ".join(others))
 
 
-def _first_uses(plain: Run, warmed: list[Run], refusals: list[Refusal]) -> tuple[FirstUse, ...]:
-    """What the first capture failed of, if later ones do not."""
+def _first_uses(plain: Run, warmed: list[Run]) -> tuple[FirstUse, ...]:
+    """What the first capture failed of, if the same capture does not after an eager run of its body."""
     refusal = plain.attempt.refusal
-    if refusal is None or _place(refusal) in {_place(known) for known in refusals}:
+    still = warmed[-1].attempt.refusal if warmed else None
+    if refusal is None or (still is not None and _place(still) == _place(refusal)):
         return ()
     return (FirstUse(refusal, tuple(run.attempt for run in (plain, *warmed))),)
 

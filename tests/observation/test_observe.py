@@ -209,6 +209,7 @@ def test_what_breaks_the_capture_behind_torchs_back_lies_between_two_lines() -> 
     assert refusal.operation and refusal.operation.location and refusal.operation.location.code == "x.mul_(2)"
     line = refusal.operation.location.line
     assert refusal.operation.detail == f"after line {line - 3} and before this one" and not found.complete
+    assert found.first_uses == ()
 
 
 def test_after_another_thread_the_rest_is_looked_for_without_threads() -> None:
