@@ -12,6 +12,7 @@ import torch
 
 from cudagraph_doctor.errors import TargetError, UsageError
 from cudagraph_doctor.spec import near
+from cudagraph_doctor.walk import Walk
 
 _LISTED = 12
 
@@ -33,36 +34,43 @@ def check_tolerances(names: Iterable[str], outputs: Iterable[str]) -> None:
             )
 
 
-def check_reserved(reserved: Mapping[str, Iterable[int]], tensors: Mapping[str, torch.Tensor]) -> None:
-    """Are there such tensors, and such rows in them? Raises TargetError, naming what there is.
+def reserved_rows(reserved: Mapping[str, Iterable[int]], around: Walk) -> list[tuple[torch.Tensor, list[int]]]:
+    """The tensors that `reserved()` names, by whichever of their paths, with their rows.
 
     Args:
         reserved: what the target's `reserved()` returned: rows of dimension 0 by name.
-        tensors: all that have a name.
+        around: all that has a name.
+
+    Raises TargetError, naming what there is, if there is no such tensor or no such row in it.
     """
+    found = []
     for name, given in reserved.items():
-        if name not in tensors:
+        tensor = around.find(str(name))
+        if tensor is None:
             raise TargetError(
-                f'reserved() names "{name}", and no tensor has that name.{near(str(name), tensors)}',
-                seen=f"tensors are {_listed(tensors)}",
+                f'reserved() names "{name}", and no tensor has that name.{near(str(name), around.paths)}',
+                seen=f"tensors are {_listed(around.tensors)}",
                 fix="Use a name that state() gives, or the path of attributes that leads to the tensor.",
             )
-        shape = tuple(tensors[name].shape)
+        shape = tuple(tensor.shape)
         rows = shape[0] if shape else 0
         try:
-            wrong = [row for row in map(operator.index, given) if not 0 <= row < rows]
+            numbers = [operator.index(row) for row in given]
         except TypeError:
             raise TargetError(
                 f'reserved()["{name}"] is no list of row numbers.',
                 seen=repr(given)[:80],
                 fix=f'Return integers, such as {{"{name}": [{max(0, rows - 1)}]}}.',
             ) from None
+        wrong = [row for row in numbers if not 0 <= row < rows]
         if wrong:
             raise TargetError(
                 f'reserved()["{name}"] names the row {wrong[0]}, which the tensor does not have.',
                 seen=f"its shape is {shape}" + (f", so its rows are 0 to {rows - 1}" if rows else ""),
                 fix="Name rows of dimension 0 (a slot of a cache of blocks lies in the row slot // block_size).",
             )
+        found.append((tensor, numbers))
+    return found
 
 
 def _listed(names: Iterable[str]) -> str:

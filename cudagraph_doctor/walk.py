@@ -1,7 +1,7 @@
 """Find the tensors and host values reachable from a user's objects, and name them by attribute path.
 
-Breadth first, so the shortest path names an object. Nothing is called, no property is read: only `__dict__`, slots,
-containers, closures and bound methods are followed.
+Breadth first, so the shortest path names an object; the other paths that lead to it are kept. Nothing is called, no
+property is read: only `__dict__`, slots, containers, closures and bound methods are followed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,40 @@ class Walk:
     scalars: dict[str, Any] = field(default_factory=dict)
     modules: dict[str, torch.nn.Module] = field(default_factory=dict)
     """Outermost modules only (their children have names of their own)."""
+    aliases: dict[str, str] = field(default_factory=dict)
+    """Further paths that lead to an object (a tensor, or what tensors hang from), with the path that names it."""
     complete: bool = True
+
+    @property
+    def paths(self) -> dict[str, torch.Tensor]:
+        """Every place that holds a tensor: `tensors`, and where else their objects keep them.
+
+        What hangs from an object that has several paths is listed below the first of them alone.
+        """
+        every = dict(self.tensors)
+        for path, name in self.aliases.items():
+            tensor = self.tensors.get(self.aliases.get(name, name))
+            if tensor is not None:
+                every.setdefault(path, tensor)
+        return every
+
+    def find(self, path: str) -> torch.Tensor | None:
+        """The tensor that a path leads to, whichever of its paths that is; None if it leads to none."""
+        for _ in range(len(path) + 1):  # each turn spends an element of the path
+            if path in self.tensors:
+                return self.tensors[path]
+            known = next((start for start in _starts(path) if start in self.aliases), None)
+            if known is None:
+                return None
+            path = (self.aliases[known] + path[len(known) :]).removeprefix(".")
+        return None
+
+
+def _starts(path: str) -> Iterator[str]:
+    """The path, and what it starts with: "a.b[0]", "a.b", "a"."""
+    while path:
+        yield path
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
 
 
 def _below(node: Any) -> Iterator[tuple[str, Any]]:
@@ -103,7 +136,7 @@ def _has_memory(tensor: torch.Tensor) -> bool:
 def walk(roots: Mapping[str, object]) -> Walk:
     """Everything reachable from `roots`; a root's name starts the path ("" gives bare attribute paths)."""
     found = Walk()
-    seen: set[int] = set()
+    first: dict[int, str] = {}
     alive: list[Any] = []  # temporaries made while walking must not free their ids
     queue: deque[tuple[str, Any, bool]] = deque((name, value, False) for name, value in roots.items())
     while queue:
@@ -111,18 +144,22 @@ def walk(roots: Mapping[str, object]) -> Walk:
         if isinstance(node, _SCALARS):
             found.scalars.setdefault(path.removeprefix("."), node)
             continue
-        if id(node) in seen:
+        path = path.removeprefix(".")
+        if id(node) in first:
+            name = first[id(node)]
+            if name != path and not _opaque(node):
+                found.aliases.setdefault(path, name)
             continue
-        if len(seen) >= MAX_OBJECTS:
+        if len(first) >= MAX_OBJECTS:
             found.complete = False
             break
-        seen.add(id(node))
+        first[id(node)] = path
         alive.append(node)
         if isinstance(node, torch.Tensor) and _has_memory(node):
-            found.tensors.setdefault(path.removeprefix("."), node)
+            found.tensors.setdefault(path, node)
             continue
         if isinstance(node, torch.nn.Module) and not in_module:
-            found.modules.setdefault(path.removeprefix("."), node)
+            found.modules.setdefault(path, node)
         inside = in_module or isinstance(node, torch.nn.Module)
         for element, value in _below(node):
             queue.append((path + element, value, inside))

@@ -61,6 +61,25 @@ def test_a_named_root_starts_the_path() -> None:
     assert next(iter(walk({"runner": Runner()}).tensors)) == "runner.graph_vars.slot_mapping"
 
 
+def test_other_paths_that_lead_to_a_tensor_are_kept() -> None:
+    class Model:
+        def __init__(self) -> None:
+            self.head = {"weight": torch.zeros(2)}
+            self.first = self.head["weight"]
+            self.same = self.head
+            self.me = self
+
+    model = Model()
+    found = walk({"": model})
+    assert list(found.tensors) == ["first"]
+    assert set(found.paths) == {"first", "head.weight"} and found.complete
+    assert found.aliases == {"same": "head", "me": "", "head.weight": "first"}
+    for path in ("first", "head.weight", "same.weight", "me.first", "me.me.same.weight"):
+        assert found.find(path) is model.first, path
+    for path in ("", "head", "second", "same.bias", "me", "first.x", "firsts"):
+        assert found.find(path) is None, path
+
+
 def test_a_bound_method_leads_to_its_object() -> None:
     class Loop:
         def __init__(self) -> None:

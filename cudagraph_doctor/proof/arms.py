@@ -338,8 +338,13 @@ class Arms:
         """Names as they are now: the target's own first, then attribute paths."""
         seen = walk(self.subject.roots())
         given = dict(self.subject.named())
-        same = {(tensor.data_ptr(), tensor.shape) for tensor in given.values()}
-        seen.tensors = given | {n: t for n, t in seen.tensors.items() if (t.data_ptr(), t.shape) not in same}
+        same = {(tensor.data_ptr(), tensor.shape): name for name, tensor in given.items()}
+        for name, tensor in list(seen.tensors.items()):
+            told = same.get((tensor.data_ptr(), tensor.shape), name)
+            if told != name:
+                seen.aliases[name] = told
+                del seen.tensors[name]
+        seen.tensors = given | seen.tensors
         return seen
 
     def names_of(self, extents: set[Extent]) -> list[str]:

@@ -7,7 +7,7 @@ not), *other* (both wrote, other values).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -102,7 +102,7 @@ def state_difference(
     reference: Mapping[Extent, torch.Tensor],
     result: Mapping[Extent, torch.Tensor],
     tensors: Mapping[str, torch.Tensor],
-    reserved: Mapping[str, Iterable[int]],
+    reserved: Sequence[tuple[torch.Tensor, Sequence[int]]],
 ) -> StateDifference:
     """Compare the state after a run with a reference run's.
 
@@ -111,7 +111,7 @@ def state_difference(
         reference: bytes after the reference run.
         result: bytes after the run that is judged.
         tensors: names, for typed comparison and for places.
-        reserved: rows of dimension 0 that may hold anything, by name.
+        reserved: tensors with rows of dimension 0 that may hold anything, under whatever name these bytes are met.
     """
     found = StateDifference()
     for extent in sorted(reference.keys() & result.keys() & before.keys()):
@@ -119,6 +119,7 @@ def state_difference(
         if torch.equal(ref, new):
             continue
         covered = torch.zeros(extent.bytes, dtype=torch.bool, device=ref.device)
+        spare = _spare(extent, reserved, ref.device)
         for name, tensor in tensors.items():
             if not tensor.is_contiguous():
                 continue
@@ -134,12 +135,12 @@ def state_difference(
             if bool(known.all()):
                 continue
             covered[part] = True
-            exempt = known | _in_rows(reserved.get(name, ()), tensor, first, len(known))
+            exempt = known | spare[part].view(-1, width).all(1)
             wrong = _typed(found, name, tensor, first, (was[part], ref[part], new[part]), exempt)
             if bool(wrong.any()):
                 mask = found.suspicious.setdefault(extent, torch.zeros_like(covered))
                 mask[part] |= wrong.repeat_interleave(width)
-        rest = ~covered & (ref != new)
+        rest = ~covered & ~spare & (ref != new)
         if bool(rest.any()):
             words = rest.nonzero().flatten() // 8
             touched = torch.unique(words)
@@ -156,11 +157,24 @@ def state_difference(
 _ORDER = list(Level)
 
 
-def _in_rows(rows: Iterable[int], tensor: torch.Tensor, first: int, count: int) -> torch.Tensor:
-    """Which of `count` elements from element `first` on lie in these rows of dimension 0: a mask."""
-    wanted = torch.tensor(list(rows), dtype=torch.int64, device=tensor.device)
-    row_of = (torch.arange(count, device=tensor.device) + first) // max(1, math.prod(tensor.shape[1:]))
-    return torch.isin(row_of, wanted)
+def _spare(
+    extent: Extent, reserved: Sequence[tuple[torch.Tensor, Sequence[int]]], device: torch.device
+) -> torch.Tensor:
+    """Which of the extent's bytes lie in reserved rows: a mask."""
+    mask = torch.zeros(extent.bytes, dtype=torch.bool, device=device)
+    for tensor, rows in reserved:
+        if not rows or not tensor.numel() or not extent.meets(Extent(*span(tensor))):
+            continue
+        width, (_, size) = tensor.element_size(), span(tensor[0])
+        row = torch.zeros(size // width, dtype=torch.bool, device=device)
+        row.as_strided(tensor.shape[1:], tensor.stride()[1:]).fill_(True)  # rows may lie apart, and have holes
+        row = row.repeat_interleave(width)
+        for number in rows:
+            start = tensor.data_ptr() + number * tensor.stride(0) * width - extent.address
+            low, high = max(start, 0), min(start + size, extent.bytes)
+            if low < high:
+                mask[low:high] |= row[low - start : high - start]
+    return mask
 
 
 def _typed(

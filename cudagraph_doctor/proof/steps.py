@@ -11,7 +11,7 @@ import torch
 
 from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.findings import Finding, Step
-from cudagraph_doctor.given_names import check_tolerances
+from cudagraph_doctor.given_names import check_tolerances, reserved_rows
 from cudagraph_doctor.proof import places
 from cudagraph_doctor.proof.arms import UNNAMED, Arm, Arms, Result, same_state
 from cudagraph_doctor.proof.cases import Case, merge
@@ -81,13 +81,9 @@ class Steps:
             differences = without_values(differences)
         if same_state(result.state, reference.state):
             return Gap(tuple(differences))
-        state = state_difference(
-            self.arms.saved.memory,
-            reference.state,
-            result.state,
-            self.arms.look_around().tensors,
-            self.subject.reserved(),
-        )
+        around = self.arms.look_around()
+        reserved = reserved_rows(self.subject.reserved(), around)
+        state = state_difference(self.arms.saved.memory, reference.state, result.state, around.tensors, reserved)
         return Gap(tuple(differences), state)
 
     def play(self, at: Planned) -> None:

@@ -528,6 +528,12 @@ def test_reserved_names_that_there_are(make: Make, diff: Callable[..., Outcome])
         diff(make(reserved=lambda self: {"cache": [5]}))
 
 
+def test_reserved_rows_by_a_path_that_is_not_the_shortest(make: Make, diff: Callable[..., Outcome]) -> None:
+    engine = make(CountingEngine, reserved=lambda self: {"loop.cache": [4]})
+    engine.k = engine.loop.cache  # as runners keep their layers' caches in a list
+    assert diff(engine, 2, 1, 2).status is Status.PASSED
+
+
 def test_replays_that_do_not_repeat(make: Make, diff: Callable[..., Outcome]) -> None:
     draw = random.Random(0)
     outcome = diff(make(CountingEngine, step=in_graphs(lambda self, i, y: y + draw.randrange(10**9))))

@@ -368,6 +368,7 @@ def test_the_targets_own_names_come_first(loop_target: Target, arms_of: MakeArms
     arms, _ = arms_of(target, 2)
     names = list(arms.look_around().tensors)
     assert names[:2] == ["kv", "half"] and "weight" in names and "cache" not in names
+    assert arms.look_around().find("cache") is target.cache, "its path still leads there"
 
 
 def test_memory_that_nobody_has_a_name_for(loop_target: Target, arms_of: MakeArms) -> None:

@@ -44,7 +44,7 @@ def differ(
     at = extent or whole(before)
     cut = slice(at.address - before.data_ptr(), at.address - before.data_ptr() + at.bytes)
     was, ref, new = ({at: raw(tensor)[cut]} for tensor in (before, reference, result))
-    return state_difference(was, ref, new, {"cache": before} if names is None else names, {"cache": reserved})
+    return state_difference(was, ref, new, {"cache": before} if names is None else names, [(before, list(reserved))])
 
 
 def counts(found: StateDifference) -> tuple[int, int, int]:
@@ -164,6 +164,24 @@ def test_reserved_rows_may_hold_anything() -> None:
     assert [place.linear for place in found.places] == [1] and found.extra == 2
 
 
+def test_reserved_rows_are_so_under_whatever_name_they_are_met() -> None:
+    before = torch.zeros(6, 2)
+    result = changed(before, 5, 7.0)
+    assert differ(before, before, result, reserved=[5], names={"flat": before.view(12)}) == StateDifference()
+    assert differ(before, before, result, reserved=[5], names={}) == StateDifference()
+
+
+def test_reserved_rows_that_lie_apart() -> None:
+    both = torch.zeros(4, 2, 3)  # of four blocks, the keys and the values
+    keys, at = both[:, 0], whole(both)
+
+    def against(result: torch.Tensor) -> StateDifference:
+        return state_difference({at: raw(both)}, {at: raw(both)}, {at: raw(result)}, {"both": both}, [(keys, [3])])
+
+    assert against(changed(both, (3, 0), 7.0)) == StateDifference()
+    assert against(changed(both, (3, 1), 7.0)).extra == 3 and against(changed(both, (2, 0), 7.0)).extra == 3
+
+
 def test_memory_without_a_name_is_counted_in_words_and_left_to_the_harm_test() -> None:
     before = torch.zeros(64, dtype=torch.uint8)
     result = before.clone()
@@ -213,7 +231,7 @@ def test_places_are_numbered_from_the_start_of_the_tensor() -> None:
 def test_extents_that_one_side_lacks_are_not_compared() -> None:
     before = torch.zeros(4)
     at = whole(before)
-    assert state_difference({at: raw(before)}, {at: raw(before + 1)}, {}, {"cache": before}, {}).level is Level.EQUAL
+    assert state_difference({at: raw(before)}, {at: raw(before + 1)}, {}, {"cache": before}, []).level is Level.EQUAL
 
 
 def test_the_message_names_two_tensors_and_counts_the_others() -> None:
