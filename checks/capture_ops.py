@@ -52,7 +52,7 @@ def run(target: Any, backend: Backend, settings: Settings, progress: Progress) -
     def make(opened: Callable[[], int]) -> Player:
         return player_of(target, backend, settings, partial(_made_anew, target, backend, settings), opened)
 
-    return _outcome(Observer(make, backend, progress).observe(), backend)
+    return _outcome(Observer(make, backend, progress).observe(), backend, settings)
 
 
 def run_unmade(error: DoctorError, backend: Backend, settings: Settings, progress: Progress) -> Outcome | None:
@@ -69,7 +69,7 @@ def run_unmade(error: DoctorError, backend: Backend, settings: Settings, progres
         return None
     torch.cuda.set_stream(torch.cuda.default_stream())  # a capture that fails leaves its own stream current
     player = LoadingPlayer(lambda: loader.load(settings, backend.device))
-    return _outcome(Observer(lambda opened: player, backend, progress).observe(), backend)
+    return _outcome(Observer(lambda opened: player, backend, progress).observe(), backend, settings)
 
 
 def _made_anew(target: Any, backend: Backend, settings: Settings) -> Any:
@@ -83,8 +83,8 @@ def _made_anew(target: Any, backend: Backend, settings: Settings) -> Any:
     return again
 
 
-def _outcome(seen: Observation, backend: Backend) -> Outcome:
-    findings = judge(seen, backend.name)
+def _outcome(seen: Observation, backend: Backend, settings: Settings) -> Outcome:
+    findings = judge(seen, backend.name, settings.values)
     legal = [f"{operation.name} at line {operation.location.line}" for operation in seen.legal if operation.location]
     return Outcome(
         check=NAME,
@@ -111,6 +111,7 @@ def _not_checked(seen: Observation, backend: Backend) -> list[str]:
         said.append(
             f"the exact CUDA call that failed: {seen.instrument}; operators and the status of the capture were asked"
         )
+    said += [f"what a capture makes of this: {what}" for what in seen.out_of_reach]
     if not seen.complete:
         said.append("what comes after the last refused operation, but for what the dry run saw of it")
     return said

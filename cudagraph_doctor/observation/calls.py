@@ -7,10 +7,12 @@ emulation has no operator. A function mode would see fewer of them: neither stre
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import torch
@@ -63,6 +65,14 @@ def _always(kind: Kind) -> Judge:
     return lambda args, kwargs, result: Illegal(kind)
 
 
+def _of_generator(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Illegal:
+    """Checkpointing reads the state by itself, to draw the same numbers when it computes anew."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_globals.get("__name__") != "torch.utils.checkpoint":
+        frame = frame.f_back
+    return Illegal(Kind.GENERATOR, detail="by checkpointing, with preserve_rng_state=True" if frame else "")
+
+
 def _waiting() -> tuple[Row, ...]:
     stream, event = torch.cuda.Stream, torch.cuda.Event
     return (
@@ -91,8 +101,8 @@ def _of_tensors(backend: Backend) -> tuple[Row, ...]:
 
     seeds = ("manual_seed", "seed", "get_rng_state", "set_rng_state")
     return (
-        (torch, "torch", ("manual_seed", "seed"), _always(Kind.GENERATOR)),
-        (torch.cuda, "torch.cuda", (*seeds, "manual_seed_all", "seed_all", "initial_seed"), _always(Kind.GENERATOR)),
+        (torch, "torch", ("manual_seed", "seed"), _of_generator),
+        (torch.cuda, "torch.cuda", (*seeds, "manual_seed_all", "seed_all", "initial_seed"), _of_generator),
         (torch.Tensor, "Tensor", _READING, reads),
         (torch.Tensor, "Tensor", ("new_tensor",), uploads_new),
         (torch.Tensor, "Tensor", ("pin_memory",), _always(Kind.PINNED_ALLOCATION)),

@@ -76,6 +76,8 @@ def fix_of(operation: Operation) -> str:
     """What to do about it, in one or two sentences."""
     if operation.kind in (Kind.OTHER_THREAD, Kind.OUTSIDE_CAPTURE, Kind.HOST_SOURCE, Kind.FIRST_USE):
         return _BY_KIND[operation.kind]
+    if "preserve_rng_state" in operation.detail:
+        return "Give checkpoint() preserve_rng_state=False, or leave it out: a decode step keeps no gradients."
     name = operation.name
     base = ".".join(name.split(".")[:2]) if name.startswith("aten.") else name
     if base == "aten.index" and operation.kind is not Kind.SHAPE_FROM_VALUES:

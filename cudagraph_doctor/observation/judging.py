@@ -60,14 +60,20 @@ RULES = tuple(sorted({code for code, _ in _RULES.values()} | {"CGD215", "CGD217"
 """The codes that findings can have."""
 
 
-def judge(seen: Observation, backend: str) -> list[Finding]:
-    """The findings, in the order of execution; what is only suspected last."""
+def judge(seen: Observation, backend: str, values: bool = True) -> list[Finding]:
+    """The findings, in the order of execution; what is only suspected last.
+
+    Args:
+        seen: what was observed.
+        backend: the name of the backend.
+        values: whether host values may be shown.
+    """
     return [
         *(_refused(refusal, backend) for refusal in seen.refusals),
         *(_first_use(first, backend) for first in seen.first_uses),
         *(_silent(operation, backend) for operation in (*seen.outside, *seen.host_sources)),
         *(_empty(graph, backend) for graph in seen.empty),
-        *(_host_value(value, backend) for value in seen.host_values),
+        *(_host_value(value, backend, values) for value in seen.host_values),
         *(_suspected(operation, backend) for operation in seen.suspected),
     ]
 
@@ -164,11 +170,12 @@ def _empty(graph: EmptyGraph, backend: str) -> Finding:
     )
 
 
-def _host_value(value: HostValue, backend: str) -> Finding:
+def _host_value(value: HostValue, backend: str, values: bool) -> Finding:
+    change = f" ({value.change} in the capture)" if values else ""
     return Finding(
         code="CGD217",
-        message=f"`{value.path}` is written by Python inside of the captured step ({value.change} in the capture) and "
-        "read outside of it: eager steps move it, replays do not.",
+        message=f"`{value.path}` is written by Python inside of the captured step{change} and read outside of it: "
+        "eager steps move it, replays do not.",
         severity=Severity.WARNING,
         proof=Proof.MEASURED,
         fix="Write it outside of the captured step, before or after the replay; or keep it in a device tensor that the "

@@ -154,5 +154,7 @@ class Observation:
     """Paths of all host values that moved while a capture was open."""
     instrument: str = ""
     """Why CUPTI did not tell, a clause; "" if it did."""
+    out_of_reach: tuple[str, ...] = ()
+    """What was done in captures and the emulation has no stand-in for."""
     complete: bool = True
     """Whether the capture went through once everything illegal was served."""

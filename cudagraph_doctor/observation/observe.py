@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.findings import Location
 from cudagraph_doctor.graph.backend import Backend
 from cudagraph_doctor.graph.illegal import Kind
@@ -61,10 +62,16 @@ class Observer:
         refusals, last = self._confirm(dry)
         self._progress.advance("host values")
         host_values, moved = self._runs.host_values()
-        always = warmed[-1].attempt.refusal if warmed else None
+        always = warmed[-1].attempt.refusal if warmed and not warmed[-1].out_of_reach else None
         if always and not refusals:  # watched, something else ran
             refusals = [always]
         complete = last.attempt.refusal is None
+        if not complete and not refusals:
+            raise Inconclusive(
+                "the capture could not be carried to its end",
+                seen=last.out_of_reach,
+                fix="run with --backend cuda on a GPU",
+            )
         outside = _strayed(last) if complete else []
         empty = _empty(plain if plain.attempt.refusal is None else last, dry, last.session.outside)
         suspected, legal = self._others(dry, refusals, complete)
@@ -83,6 +90,7 @@ class Observer:
             host_values=host_values,
             moved=moved,
             instrument=self._runs.no_cupti,
+            out_of_reach=tuple(self._runs.out_of_reach),
             complete=complete,
         )
 

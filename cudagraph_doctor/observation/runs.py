@@ -57,6 +57,8 @@ class Runs:
         """What watched captures took."""
         self.also: set[str] = set()
         """Names of operators that some capture has refused, though no table knows them."""
+        self.out_of_reach: dict[str, None] = {}
+        """What the emulation has no stand-in for, in the order in which it was met."""
         self.no_cupti = "nothing was captured" if backend.name == "cuda" else "there is no CUDA"
         """Why CUPTI did not tell, a clause."""
         self._backend = backend
@@ -102,6 +104,7 @@ class Runs:
         run = Run(session, Attempt(watched, session.gave, nodes=nodes))
         if error is not None:
             _explain(run, error)
+            self.out_of_reach |= {run.out_of_reach: None} if run.out_of_reach else {}
         self.attempts.append(run.attempt)
         return run
 

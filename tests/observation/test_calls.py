@@ -104,3 +104,13 @@ def test_another_thread_counts_in_global_mode_only(rig: Any) -> None:
 def test_the_wrapped_calls_keep_their_names(rig: Any) -> None:
     with rig.hooks(dry=True):
         assert torch.cuda.synchronize.__name__ == "synchronize" and torch.cuda.Stream.query.__name__ == "query"
+
+
+def test_checkpointing_is_told_from_the_users_own_reading(rig: Any) -> None:
+    torchs: dict[str, Any] = {"__name__": "torch.utils.checkpoint", "torch": torch}
+    exec(compile("def checkpoint(): return torch.cuda.get_rng_state()", "checkpoint.py", "exec"), torchs)
+    [[operation]] = rig.dry(lambda: torchs["checkpoint"]()).candidates.values()
+    assert operation.kind is Kind.GENERATOR and "preserve_rng_state=True" in operation.detail
+    assert operation.location.file == __file__
+    [[operation]] = rig.dry(lambda: torch.cuda.get_rng_state()).candidates.values()
+    assert operation.detail == ""

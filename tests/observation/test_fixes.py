@@ -32,3 +32,10 @@ def test_every_class_has_a_fix(kind: Kind) -> None:
 )
 def test_the_fix_fits_the_operator(name: str, kind: Kind, words: str) -> None:
     assert words in fix_of(Operation(name, kind, None))
+
+
+def test_checkpointing_has_a_switch_for_it() -> None:
+    operation = Operation(
+        "torch.cuda.get_rng_state", Kind.GENERATOR, None, detail="by checkpointing, with preserve_rng_state=True"
+    )
+    assert "preserve_rng_state=False" in fix_of(operation)

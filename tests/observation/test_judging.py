@@ -116,6 +116,7 @@ def test_captures_that_succeed_and_are_wrong() -> None:
     assert "5 operators" in empty.message and empty.severity is Severity.ERROR and empty.location == PLACE
     assert "launched nothing" in nothing.message and nothing.severity is Severity.WARNING
     assert "3 -> 4" in value.message and value.related[0].role == "read outside of the graph"
+    assert "3 -> 4" not in judge(replace(NOTHING, host_values=seen.host_values), "emulated", values=False)[0].message
     unknown = replace(seen.host_values[0], written=None)
     [value] = judge(replace(NOTHING, host_values=(unknown,)), "emulated")
     assert value.location and value.location.line == CALLER.line

@@ -112,7 +112,25 @@ def test_what_the_emulation_does_not_reach_is_no_refusal() -> None:
 
     found, _ = seen(make)
     assert [refusal.operation and refusal.operation.kind for refusal in found.refusals] == [Kind.SHAPE_FROM_VALUES]
-    assert found.complete
+    assert found.complete and ["CUDAGraph.replay() inside a capture" in what for what in found.out_of_reach] == [True]
+
+
+def test_nothing_but_what_the_emulation_does_not_reach() -> None:
+    def make(backend: EmulatedBackend) -> Player:
+        x = torch.ones(2, device=DEVICE)
+        older = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(older):
+            x.add_(1)
+
+        def body() -> None:
+            older.replay()
+            x.mul_(2)
+
+        return Player(body)
+
+    found, _ = seen(make)
+    assert (found.refusals, found.first_uses, found.suspected) == ((), (), ()) and found.complete
+    assert len(found.out_of_reach) == 1
 
 
 def test_a_bare_exception_about_captures_is_told_by_its_traceback() -> None:
