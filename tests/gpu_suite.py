@@ -31,7 +31,8 @@ APART = [f"--ignore={path}" for path in CAPTURES]
 GROUPS = {
     "graph": ["tests/graph", *APART],
     "kernels": ["tests/reference_models", *APART],
-    "zoo": ["tests/test_zoo.py"],
+    "zoo": ["tests/test_zoo.py", "-k", "diff-"],
+    "zoo-capture": ["tests/test_zoo.py", "-k", "capture-0"],
     "faults": ["tests/checks", *APART],
     "capture": list(CAPTURES),
     "program": ["tests/test_cli_gpu.py", "tests/proof"],
@@ -40,7 +41,7 @@ GROUPS = {
     "nano-vllm": ["tests/examples", "-k", "nano_vllm"],
 }
 """Group -> what pytest is told."""
-WORKERS = {"zoo": 5, "faults": 5, "capture": 5}
+WORKERS = {"zoo": 5, "zoo-capture": 2, "faults": 5, "capture": 5}
 """Groups that are spread over processes (pytest-xdist), where that is installed."""
 ALONE = ("nano-vllm",)
 """Groups that size their caches by the memory that is free."""
