@@ -79,6 +79,10 @@ class ModulePath:
             entering.remove()
             leaving.remove()
 
+    def path_of(self, module: torch.nn.Module) -> str:
+        """The path of a module, running or not; its class name if no root leads to it."""
+        return self._paths.get(id(module)) or type(module).__name__
+
     def _learn(self, root: str, module: torch.nn.Module) -> None:
         self._known.append(module)
         for path, inner in module.named_modules():
@@ -87,7 +91,7 @@ class ModulePath:
     def _enter(self, module: torch.nn.Module, args: Any) -> None:
         if not self._running and id(module) not in self._paths:
             self._learn("", module)
-        self._running.append(self._paths.get(id(module)) or type(module).__name__)
+        self._running.append(self.path_of(module))
 
     def _leave(self, module: torch.nn.Module, args: Any, output: Any) -> None:
         if self._running:

@@ -78,16 +78,18 @@ def judge(seen: Observation, backend: str, values: bool = True) -> list[Finding]
     ]
 
 
-def spoken(name: str) -> str:
-    """What an operation is called in sentences."""
-    return _SPOKEN.get(name, name)
+def spoken(operation: Operation) -> str:
+    """What an operation is called in sentences: its line of code, if it has no name."""
+    if not operation.name and operation.location and operation.location.code:
+        return f"`{operation.location.code}`"
+    return _SPOKEN.get(operation.name, operation.name)
 
 
 def _refused(refusal: Refusal, backend: str) -> Finding:
     operation = refusal.operation or Operation("", Kind.UNKNOWN, None)
     kind = Kind.OTHER_THREAD if refusal.without_threads else operation.kind
     code, does = _RULES[kind]
-    what = spoken(operation.name)
+    what = spoken(operation)
     message = f"{what} {does}{_circumstances(operation)}: {_error(refusal)}."
     if refusal.without_threads:
         message += ' In mode "thread_local" the same capture goes through.'
@@ -127,11 +129,13 @@ def _told(refusal: Refusal) -> dict[str, Any]:
 
 def _first_use(first: FirstUse, backend: str) -> Finding:
     operation = first.refusal.operation or Operation("", Kind.UNKNOWN, None)
+    if operation.name == first.refusal.api:  # which call of CUDA it was is a detail of the library's
+        operation = replace(operation, name="")
     code, does = _RULES[Kind.FIRST_USE]
     runs = len(first.attempts) - 1
     after = "one eager run" if runs == 1 else f"1 to {runs} eager runs"
     message = (
-        f"{spoken(operation.name)} {does} inside the capture{_circumstances(operation)}: {_error(first.refusal)}. "
+        f"{spoken(operation)} {does} inside the capture{_circumstances(operation)}: {_error(first.refusal)}. "
         f"After {after} of the same body the capture goes through."
     )
     evidence = {**_told(first.refusal), "after_eager_runs": [_in_short(attempt) for attempt in first.attempts]}
@@ -147,7 +151,7 @@ def _in_short(attempt: Attempt) -> str:
 
 def _silent(operation: Operation, backend: str) -> Finding:
     code, does = _RULES[operation.kind]
-    message = f"{spoken(operation.name)} {does}{_circumstances(operation)}. The capture succeeds without a word."
+    message = f"{spoken(operation)} {does}{_circumstances(operation)}. The capture succeeds without a word."
     return _finding(code, message, Proof.MEASURED, operation, operation.kind, backend, {})
 
 
@@ -190,7 +194,7 @@ def _host_value(value: HostValue, backend: str, values: bool) -> Finding:
 def _suspected(operation: Operation, backend: str) -> Finding:
     code, does = _RULES[operation.kind]
     message = (
-        f"{spoken(operation.name)} {does}{_circumstances(operation)}. No capture came as far as this: what is before "
+        f"{spoken(operation)} {does}{_circumstances(operation)}. No capture came as far as this: what is before "
         "it could not be got out of the way."
     )
     return _finding(code, message, Proof.SUSPECTED, operation, operation.kind, backend, {})
@@ -208,11 +212,11 @@ def _finding(
     about = {"class": kind.value, "operation": operation.name, "module": operation.module, "thread": operation.thread}
     return Finding(
         code=code,
-        message=message[0].upper() + message[1:] if not operation.name.startswith(("aten", "torch")) else message,
+        message=message[0].upper() + message[1:] if operation.name in _SPOKEN else message,
         severity=Severity.ERROR,
         proof=proof,
         fix=fix_of(operation if kind is operation.kind else _as(operation, kind)),
-        culprit=Culprit("operation", spoken(operation.name) or kind.value, _where(operation)),
+        culprit=Culprit("operation", spoken(operation) or kind.value, _where(operation)),
         location=operation.location,
         related=tuple(_callers(operation)),
         backend=backend,

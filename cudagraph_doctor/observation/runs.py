@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import dropwhile
 
 import torch
 
@@ -34,6 +35,7 @@ class Run:
     """What came of running the capturing code once."""
 
     session: Session
+    modules: ModulePath
     attempt: Attempt
     failure: Failure | None = None
     out_of_reach: str = ""
@@ -66,7 +68,7 @@ class Runs:
 
     def dry(self, watched: bool = True) -> Run:
         """The body eagerly, nothing captured. Raises what the target raises, or Inconclusive if it opens no capture."""
-        session, error = self._run(dry=True, watched=watched)
+        session, modules, error = self._run(dry=True, watched=watched)
         if error is not None:
             raise error
         self._backend.synchronize()
@@ -75,7 +77,7 @@ class Runs:
                 "the target captured nothing that could be watched",
                 fix="capture with torch.cuda.graph or torch.cuda.CUDAGraph, in graphed() or recapture()",
             )
-        return Run(session, Attempt(watched))
+        return Run(session, modules, Attempt(watched))
 
     def host_values(self) -> tuple[tuple[HostValue, ...], tuple[str, ...]]:
         """Host values that the body writes and others read, and all that it moves; in a dry run of their own."""
@@ -85,7 +87,7 @@ class Runs:
         def look() -> None:
             found.extend(host.read_outside(self.player.eager_step, self.player.serve))
 
-        _, error = self._run(dry=True, watched=False, host=host, afterwards=look)
+        *_, error = self._run(dry=True, watched=False, host=host, afterwards=look)
         if error is not None:
             raise error
         return tuple(found), tuple(host.moved)
@@ -98,10 +100,10 @@ class Runs:
             served: what is given its value from the dry run.
             error_mode: capture error mode, whatever the target asks for.
         """
-        session, error = self._run(watched=watched, served=served, error_mode=error_mode)
+        session, modules, error = self._run(watched=watched, served=served, error_mode=error_mode)
         self.done |= set(session.done) if watched else set()
         nodes = tuple(window.nodes for window in session.windows)
-        run = Run(session, Attempt(watched, session.gave, nodes=nodes))
+        run = Run(session, modules, Attempt(watched, session.gave, nodes=nodes))
         if error is not None:
             _explain(run, error)
             self.out_of_reach |= {run.out_of_reach: None} if run.out_of_reach else {}
@@ -117,7 +119,7 @@ class Runs:
         error_mode: str = "",
         host: HostValues | None = None,
         afterwards: Callable[[], None] | None = None,
-    ) -> tuple[Session, Exception | None]:
+    ) -> tuple[Session, ModulePath, Exception | None]:
         """Run the capturing code once; what it raised. Everything is taken out and set back afterwards."""
         modules = ModulePath(walk(self.player.roots()).modules)
         session = Session(dry, watched, self._kept, modules, self._backend.capture_status, served, host)
@@ -151,12 +153,24 @@ class Runs:
                     afterwards()
             except Exception as raised:
                 error = cause(raised)
-        return session, error
+        return session, modules, error
 
 
 def _compiles() -> bool:
     """Whether torch's compiler is about: it would trace what stands in for a tensor's methods."""
     return "torch._dynamo.eval_frame" in sys.modules
+
+
+def _from_traceback(error: BaseException, told: BaseException, modules: ModulePath) -> Operation | None:
+    """The user's line that is nearest to the first error: the one that a compiler raised inside may not come so far."""
+    outwards = reversed(list(cuda_errors.chain(error)))
+    for link in dropwhile(lambda link: link is not told, outwards):
+        if place := blame.user_location(link):
+            running = [frame.f_locals.get("self") for _, frame, _ in blame.frames(link)]
+            module = next((thing for thing in reversed(running) if isinstance(thing, torch.nn.Module)), None)
+            path = modules.path_of(module) if module is not None else ""
+            return Operation("", cuda_errors.kind_of(told) or Kind.UNKNOWN, place, module=path)
+    return None
 
 
 def _explain(run: Run, error: Exception) -> None:
@@ -176,9 +190,8 @@ def _explain(run: Run, error: Exception) -> None:
         operation, by = (api.operation, ToldBy.CUPTI) if api.operation.kind is not Kind.UNKNOWN else (operation, by)
     elif api is not None:
         by = ToldBy.CUPTI
-    if operation is None and (place := blame.user_location(told)):
-        operation = Operation("", cuda_errors.kind_of(told) or Kind.UNKNOWN, place)
-        by = ToldBy.TRACEBACK
+    if operation is None:
+        operation, by = _from_traceback(error, told, run.modules), ToldBy.TRACEBACK
     if operation is not None and operation.kind is Kind.UNKNOWN:
         operation = replace(operation, kind=cuda_errors.kind_of(told) or Kind.UNKNOWN)
     run.failure = failure

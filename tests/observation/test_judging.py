@@ -132,4 +132,14 @@ def test_the_rules_that_are_emitted_are_the_checks() -> None:
 
 
 def test_names_for_sentences() -> None:
-    assert spoken("Tensor.__repr__").startswith("print") and spoken("aten.x.y") == "aten.x.y" and spoken("")
+    assert spoken(Operation("Tensor.__repr__", Kind.HOST_READ, None)).startswith("print")
+    assert spoken(Operation("aten.x.y", Kind.HOST_READ, PLACE)) == "aten.x.y"
+    assert spoken(Operation("", Kind.UNKNOWN, PLACE)) == "`if x.sum().item():`"
+    assert spoken(Operation("", Kind.UNKNOWN, None)) == "an operation"
+
+
+def test_a_first_use_is_called_by_its_line_and_not_by_a_call_of_its_library() -> None:
+    malloc = replace(REFUSED, operation=Operation("cudaMalloc", Kind.ALLOCATION, PLACE), api="cudaMalloc")
+    [finding] = judge(replace(NOTHING, first_uses=(FirstUse(malloc, (Attempt(False), Attempt(False))),)), "cuda")
+    assert finding.message.startswith("`if x.sum().item():` does something for the first time")
+    assert "cudaMalloc returns CUDA error 900" in finding.message

@@ -267,3 +267,24 @@ def test_a_thread_that_hit_only_the_dry_run_is_suspected() -> None:
 
     found, _ = seen(make)
     assert found.refusals == () and [operation.thread for operation in found.suspected] == ["poller"]
+
+
+def test_an_error_from_inside_a_library_has_the_line_that_called_it_and_its_module() -> None:
+    class Layer(torch.nn.Module):
+        def __init__(self, backend: EmulatedBackend) -> None:
+            super().__init__()
+            self.backend = backend
+
+        def forward(self) -> None:
+            if self.backend._device.capture is not None:
+                call_library()
+
+    def call_library() -> None:
+        inner = cuda_error(900)  # raised and caught where no frame of the user's is
+        raise ValueError("the compiler failed") from inner
+
+    found, _ = seen(lambda backend: Player(Layer(backend)))
+    [refusal] = found.refusals
+    assert refusal.code == 900 and refusal.operation and refusal.operation.location
+    assert refusal.operation.location.code.startswith("raise ValueError") and refusal.operation.module == "Layer"
+    assert refusal.told_by is ToldBy.TRACEBACK
