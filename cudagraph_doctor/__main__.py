@@ -8,6 +8,6 @@ if __name__ == "__main__":
     if not sys.flags.safe_path and os.path.realpath(sys.path[0]) == os.path.realpath("."):
         sys.path.append(sys.path.pop(0))
 
-    from cudagraph_doctor.cli import main
+    from cudagraph_doctor.entry import main
 
     sys.exit(main())

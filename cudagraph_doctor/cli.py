@@ -474,11 +474,10 @@ def main(arguments: list[str] | None = None) -> int:
         error.show()
         return policy.USAGE
     except DoctorError as error:
-        click.echo(f"cudagraph-doctor: {error}", err=True)
-        if error.traceback and "--debug" in (sys.argv if arguments is None else arguments):
-            click.echo(f"\n{error.traceback}", err=True, nl=False)
-        return error.exit_code
-    except Exception:
+        return _told(error, debug="--debug" in (sys.argv if arguments is None else arguments))
+    except Exception as error:
+        if isinstance(error, OSError) and _in_echo(error):
+            return _told(output.lost(str(error.strerror)), debug=False)
         traceback.print_exc()
         click.echo(
             f"\ncudagraph-doctor {__version__}, Python {sys.version.split()[0]}, {sys.platform}: this is a bug in "
@@ -486,3 +485,16 @@ def main(arguments: list[str] | None = None) -> int:
             err=True,
         )
         return policy.OUR_BUG
+
+
+def _in_echo(error: OSError) -> bool:
+    """Whether it was raised where click writes the help."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_code is click.echo.__code__
+
+
+def _told(error: DoctorError, *, debug: bool) -> int:
+    click.echo(f"cudagraph-doctor: {error}", err=True)
+    if error.traceback and debug:
+        click.echo(f"\n{error.traceback}", err=True, nl=False)
+    return error.exit_code

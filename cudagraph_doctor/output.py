@@ -43,14 +43,34 @@ def write(report: Report, outputs: tuple[Output, ...], *, verbose: bool, debug: 
 
 
 def to_stdout(text: str) -> None:
-    """Write to stdout; a reader that has had enough (`| head`) is no error, nor is an encoding that lacks a letter."""
+    """Write to stdout; a reader that has had enough (`| head`) is no error, nor is an encoding that lacks a letter.
+
+    Raises UsageError if it cannot be written for another reason: a full disk, a closed descriptor.
+    """
+    if sys.stdout is None:
+        raise lost("it is closed")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Nothing may be flushed into the pipe at exit; the exit code still tells.
+        _drop_the_rest()  # the exit code still tells
+    except OSError as error:
+        raise lost(str(error.strerror)) from None
+
+
+def lost(why: str) -> UsageError:
+    """The error that stdout takes nothing more."""
+    _drop_the_rest()
+    return UsageError(
+        f"stdout cannot be written to: {why}.", fix="Send it elsewhere, or name a file: --format json=FILE."
+    )
+
+
+def _drop_the_rest() -> None:
+    """Nothing may be flushed into it at exit: that would fail again."""
+    if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

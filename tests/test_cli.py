@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -236,3 +238,35 @@ def test_env_as_json(fake_world: FakeWorld) -> None:
     assert found["parts"]["Python"] == platform.python_version()
     assert found["can"]
     assert "Cannot be checked here:" in fake_world.run("env").stdout
+
+
+FULL = Path("/dev/full")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("words", [["rules"], ["explain", "CGD101"], ["diff"], ["--help"], ["diff", "--help"]])
+def test_2_stdout_is_full(fake_world: FakeWorld, words: list[str]) -> None:
+    if words == ["diff"]:
+        words = ["diff", fake_world.target("pass")]
+    with FULL.open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "cudagraph_doctor", *words],
+            cwd=fake_world.folder,
+            env=fake_world.environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert done.returncode == 2
+    assert "stdout cannot be written to: No space left on device." in done.stderr
+    assert "Traceback" not in done.stderr and "Exception" not in done.stderr
+
+
+def test_2_stdout_is_closed(fake_world: FakeWorld) -> None:
+    done = fake_world.python(
+        "import os, runpy, sys; os.close(1); sys.stdout = None; sys.argv[1:] = ['rules']\n"
+        "runpy.run_module('cudagraph_doctor', run_name='__main__')"
+    )
+    assert done.returncode == 2
+    assert "stdout cannot be written to: it is closed." in done.stderr
