@@ -180,7 +180,7 @@ class Arms:
 
     def _lie(self) -> dict[str, Extent]:
         """Where the tensors of the target's objects lie, by path. They are not held: addresses come back by right."""
-        return {path: Extent(*span(tensor)) for path, tensor in walk(self.subject.roots()).tensors.items()}
+        return {path: Extent(*span(tensor)) for path, tensor in walk(self.subject.roots()).paths.items()}
 
     def _replaced(self, before: Mapping[str, Extent], after: Mapping[str, Extent]) -> list[str]:
         """Paths of state at which another tensor is after than before."""
@@ -217,7 +217,7 @@ class Arms:
         self.found.walked_all &= seen.complete
         values = {path: value for path, value in seen.scalars.items() if value == value}
         if tensors:
-            values |= {f"tensor {path}": tensor.data_ptr() for path, tensor in seen.tensors.items()}
+            values |= {f"tensor {path}": tensor.data_ptr() for path, tensor in seen.paths.items()}
         return values
 
     # one step

@@ -41,8 +41,8 @@ class EngineSubject:
         self._note(*backend.log.graphs)
 
     def _note(self, *graphs: LiveGraph) -> None:
-        around = walk(self.roots()).tensors
-        self._held |= {live.ordinal: hold(live, around) for live in graphs}
+        around = walk(self.roots())
+        self._held |= {live.ordinal: hold(live, around.tensors, paths=around.paths) for live in graphs}
 
     def plan(self, steps: int, keys: Sequence[int], sizes: Sequence[int], exhaustive: bool) -> list[Planned]:
         """See `Subject.plan`. Default: the target's `batch_sizes` in an order that shrinks and grows.

@@ -227,8 +227,8 @@ class LoopSubject:
                 traceback=blame.user_traceback(blame.first(error)),
             ) from error
         inputs = tree.tensors(static)
-        around = {**walk(self.roots()).tensors, **self.named(), **inputs}
-        held = hold(seen[-1], around, inputs)
+        around = walk(self.roots())
+        held = hold(seen[-1], {**around.tensors, **self.named(), **inputs}, inputs, around.paths)
         # the step's own values go with `values`; what update rebound to is in `static`, and held
         return _Capture(graph, static, outputs, held)
 

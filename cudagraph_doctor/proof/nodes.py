@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cudagraph_doctor.graph.backend import Edit, LiveGraph
-from cudagraph_doctor.graph.model import CapturedGraph, GraphNode, NodeKind, Param, Region
+from cudagraph_doctor.graph.model import CapturedGraph, GraphNode, NodeKind, Param, Pointer, Region
 from cudagraph_doctor.graph.names import readable
 from cudagraph_doctor.proof.repair import Cause, Remedy
 
@@ -73,12 +73,22 @@ def baked_remedies(pairs: Iterable[tuple[LiveGraph, CapturedGraph, CapturedGraph
 
 def _remedy(node: GraphNode, old: Param, new: Param, edit: Edit) -> tuple[tuple[str, str, str], Remedy]:
     """A remedy without its edits, and what other parameters have to share with this one to be mended by it."""
-    region = _moved(edit, old, new)
-    if region is not None:  # an address: what it belongs to says more than its bytes
-        return ("moved", region.kind, region.name), Remedy(Cause.REBOUND, region.name, region.kind)
+    pointer = _moved(edit, old, new)
+    if pointer is not None:  # an address: what it belongs to says more than its bytes
+        before = next((one for one in old.pointers if one.offset == pointer.offset), None)
+        remedy = _other_memory(before, pointer.region)
+        return ("moved", remedy.kind, remedy.name), remedy
     was, expected = _values(old, new, edit)
     name = _name(node, old)
     return (name, repr(was), repr(expected)), Remedy(Cause.BAKED, name, "parameter", was=was, expected=expected)
+
+
+def _other_memory(before: Pointer | None, now: Region) -> Remedy:
+    """A remedy for an address, without its edits; it tells which tensor was there where that had a name of its own."""
+    remedy = Remedy(Cause.REBOUND, now.name, now.kind)
+    if before is not None and before.region.kind not in _OWN and before.region.name != now.name:
+        remedy.was, remedy.expected = before.region.name, now.name
+    return remedy
 
 
 def address_suspects(old: CapturedGraph, new: CapturedGraph) -> list[Remedy]:
@@ -96,8 +106,7 @@ def address_suspects(old: CapturedGraph, new: CapturedGraph) -> list[Remedy]:
                 before = there.get(pointer.offset)
                 named = pointer.region.kind not in _OWN
                 if before and named and before.address != pointer.address and before.region != pointer.region:
-                    region = pointer.region
-                    found.setdefault(region.name, Remedy(Cause.REBOUND, region.name, region.kind))
+                    found.setdefault(pointer.region.name, _other_memory(before, pointer.region))
     return list(found.values())
 
 
@@ -118,12 +127,12 @@ def _edit(node: int, old: Param, new: Param) -> Edit | None:
     return Edit(node, old.index, bytes(data)) if bytes(data) != old.data else None
 
 
-def _moved(edit: Edit, old: Param, new: Param) -> Region | None:
+def _moved(edit: Edit, old: Param, new: Param) -> Pointer | None:
     """What the parameter points at now, if nothing but one of its addresses would be changed."""
     for pointer in new.pointers:
         word = slice(pointer.offset, pointer.offset + 8)
         if old.data[word] != edit.data[word] == new.data[word] and pointer.region.kind not in _OWN:
-            return pointer.region
+            return pointer
     return None
 
 

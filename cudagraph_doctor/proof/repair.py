@@ -286,7 +286,7 @@ def _padding(at: Planned) -> str:
 
 def moved_remedies(scene: Scene) -> list[Remedy]:
     """What a name belongs to now, written into the memory that the graph captured for it."""
-    captured, inputs = scene.captured, scene.inputs
+    captured, inputs = scene.paths, scene.inputs
     found = []
     for name, tensor in scene.moved.items():
         old = captured[name]

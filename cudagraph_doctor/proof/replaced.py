@@ -76,7 +76,7 @@ def _through(arms: Arms, at: Planned, names: Sequence[str], heal: bool) -> Itera
 
     The copy before the replay takes back what earlier graph steps did, so that this one is seen alone.
     """
-    captured = {name: tensor for held in arms.subject.held(at) for name, tensor in held.tensors.items()}
+    captured = {name: tensor for held in arms.subject.held(at) for name, tensor in held.paths.items()}
     _copy(arms, names, captured, into_captured=True)
     yield True
     if heal:
@@ -84,7 +84,7 @@ def _through(arms: Arms, at: Planned, names: Sequence[str], heal: bool) -> Itera
 
 
 def _copy(arms: Arms, names: Sequence[str], captured: Mapping[str, torch.Tensor], into_captured: bool) -> None:
-    now = walk(arms.subject.roots()).tensors
+    now = walk(arms.subject.roots()).paths
     with arms.backend.own_memory(), torch.inference_mode():
         for name in names:
             old, new = captured.get(name), now.get(name)

@@ -47,9 +47,11 @@ class RunnerSubject(LoopSubject):
         return runner
 
     def _note(self, live: LiveGraph) -> None:
-        around = {**walk(self.roots()).tensors, **self.named()}
+        seen = walk(self.roots())
+        around = {**seen.tensors, **self.named()}
         # what only the runner holds is its own, as static inputs are: a second runner has others by right
-        self._held[live.ordinal] = hold(live, around, [name for name in around if name.startswith("runner.")])
+        own = [name for name in around if name.startswith("runner.")]
+        self._held[live.ordinal] = hold(live, around, own, seen.paths)
 
     def capture_all(self, plan: Sequence[Planned], replaying: Replaying) -> None:
         """Make the runner and let it meet every bucket twice, at a step outside the plan: some record lazily."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -14,7 +14,7 @@ from cudagraph_doctor.blame import owner
 from cudagraph_doctor.graph.backend import LiveGraph
 from cudagraph_doctor.proof.arms import Arm, Arms
 from cudagraph_doctor.proof.subject import Held, Planned
-from cudagraph_doctor.walk import walk
+from cudagraph_doctor.walk import Walk, walk
 
 _MAX_BYTES = {True: 1 << 16, False: 1 << 22}
 """By "is floating point": tensors above this size are caches or weights, no per-step inputs; only rebinding is tried
@@ -31,12 +31,17 @@ class Scene:
     live: dict[str, torch.Tensor]
     """Tensors alive then, by path from the roots or from local variables of the staging code."""
     moved: dict[str, torch.Tensor]
-    """Captured names that belong to other memory by then, with the tensor they belong to now (a copy)."""
+    """Captured paths that lead to other memory by then, with the tensor that they lead to now (a copy)."""
 
     @property
     def captured(self) -> dict[str, torch.Tensor]:
         """All captured tensors by name: views of the memory that the graphs read."""
         return {name: tensor for held in self.held for name, tensor in held.tensors.items()}
+
+    @property
+    def paths(self) -> dict[str, torch.Tensor]:
+        """The same by every path that led there at the capture."""
+        return {name: tensor for held in self.held for name, tensor in held.paths.items()}
 
     @property
     def inputs(self) -> frozenset[str]:
@@ -52,7 +57,8 @@ def look(arms: Arms, at: Planned, arm: Arm = Arm.REPLAYED) -> Scene:
     def seen(_live: LiveGraph) -> None:
         with arms.backend.own_memory(), torch.no_grad():
             scene.held = arms.subject.held(at, fresh=arm is Arm.FRESH)
-            now = arms.look_around().tensors
+            around = arms.look_around()
+            now = around.tensors
             captured = scene.captured
             memory = {t.untyped_storage().data_ptr() for t in captured.values()}
             scene.contents = {n: t.clone() for n, t in captured.items() if _small(t) and not _weight(now.get(n))}
@@ -66,8 +72,8 @@ def look(arms: Arms, at: Planned, arm: Arm = Arm.REPLAYED) -> Scene:
                 # on the host too: a value that staging forgets may never have come to the device
                 if _small(tensor) and not _weight(tensor) and tensor.untyped_storage().data_ptr() not in memory:
                     scene.live.setdefault(name, tensor.to(arms.backend.device, copy=True))
-            moved = _moved(arms, at, captured, now, fresh=arm is Arm.FRESH)
-            scene.moved = {name: tensor.detach().clone() for name, tensor in moved}
+            moved = _moved(arms, at, scene.held, around, fresh=arm is Arm.FRESH)
+            scene.moved = {name: tensor.detach().clone() for name, tensor in moved.items()}
 
     with arms.backend.log.listening(replaying=seen):
         arms.run(arm, at)
@@ -75,20 +81,22 @@ def look(arms: Arms, at: Planned, arm: Arm = Arm.REPLAYED) -> Scene:
 
 
 def moved_names(arms: Arms, at: Planned) -> list[str]:
-    """Captured names that belong to other memory by now: the graph reads what they left behind."""
-    now = arms.look_around().tensors
-    return [name for held in arms.subject.held(at) for name, _ in _moved(arms, at, held.tensors, now, fresh=False)]
+    """Captured paths that lead to other memory by now: the graph reads what they left behind."""
+    return list(_moved(arms, at, arms.subject.held(at), arms.look_around(), fresh=False))
 
 
-def _moved(
-    arms: Arms, at: Planned, captured: Mapping[str, torch.Tensor], now: Mapping[str, torch.Tensor], fresh: bool
-) -> Iterator[tuple[str, torch.Tensor]]:
-    """Captured names whose tensor lies elsewhere by now, with that tensor."""
-    named = {**now, **arms.subject.static_now(at, fresh)}
-    for name, tensor in captured.items():
-        other = named.get(name)
-        if other is not None and other.numel() and other.data_ptr() != tensor.data_ptr():
-            yield name, other
+def _moved(arms: Arms, at: Planned, graphs: Sequence[Held], around: Walk, fresh: bool) -> dict[str, torch.Tensor]:
+    """Captured paths that lead elsewhere by now, with the tensor there. Of paths that moved together, the first."""
+    static = arms.subject.static_now(at, fresh)
+    names, now = around.tensors.keys() | static.keys(), {**around.paths, **static}
+    found: dict[tuple[int, int], str] = {}
+    for held in graphs:
+        # names first, paths that only lead there as well behind them
+        for name, tensor in sorted(held.paths.items(), key=lambda item: item[0] not in names):
+            other = now.get(name)
+            if other is not None and other.numel() and other.data_ptr() != tensor.data_ptr():
+                found.setdefault((tensor.data_ptr(), other.data_ptr()), name)
+    return {name: now[name] for name in found.values()}
 
 
 def _locals() -> dict[str, Any]:

@@ -46,12 +46,29 @@ class Held:
     """By attribute path (or input path)."""
     inputs: frozenset[str] = frozenset()
     """Those of `tensors` that are static inputs."""
+    aliases: dict[str, torch.Tensor] = field(default_factory=dict)
+    """Further paths that led to them: each may lead elsewhere later, on its own."""
+
+    @property
+    def paths(self) -> dict[str, torch.Tensor]:
+        """All paths, those of `tensors` first."""
+        return {**self.tensors, **self.aliases}
 
 
-def hold(live: LiveGraph, tensors: Mapping[str, torch.Tensor], inputs: Iterable[str] = ()) -> Held:
-    """Hold aliases: `tensor.set_` and `tensor.data =` would move the objects themselves."""
+def hold(
+    live: LiveGraph,
+    tensors: Mapping[str, torch.Tensor],
+    inputs: Iterable[str] = (),
+    paths: Mapping[str, torch.Tensor] | None = None,
+) -> Held:
+    """Hold the memory of `tensors`, by their names, and the `paths` that lead there besides (`Walk.paths`).
+
+    Held are other objects over the same memory: `tensor.set_` and `tensor.data =` would move the objects themselves.
+    """
     with torch.no_grad():
-        return Held(live, {path: tensor.detach() for path, tensor in tensors.items()}, frozenset(inputs))
+        named = {path: tensor.detach() for path, tensor in tensors.items()}
+        others = {path: tensor.detach() for path, tensor in (paths or {}).items() if path not in named}
+    return Held(live, named, frozenset(inputs), others)
 
 
 class Subject(Protocol):

@@ -36,6 +36,10 @@ _FIXES = {
     Cause.OTHER_NODES: "A branch taken on the CPU was frozen at capture: decide on the device (torch.where), or make "
     "what it depends on part of the key.",
 }
+_CHOSEN = (
+    "The graph keeps the tensor that was chosen on the CPU when it was captured: copy `{name}` into `{was}`, or "
+    "capture again after the change."
+)
 _NOTHING = (
     "Nothing tried heals it. Compare the graph's launches with the eager ones: work may be missing from the graph, "
     "or a branch asks whether a capture is running."
@@ -150,8 +154,10 @@ def _of_remedies(case: Case, remedies: list[Remedy], draft: _Draft) -> Finding:
         Cause.PARTLY_REFRESHED: f"`{name}` is refreshed only in part ({first.where} are stale)",
         Cause.STALE_TAIL: f"`{name}` keeps the values of an earlier step in its {first.where}",
         Cause.PADDING: f"`{name}` addresses live state from its {first.where}",
-        Cause.REBOUND: f"`{name}` is another {'object' if together else 'tensor'} by now than the one that graph "
-        f"{case.at.key} captured",
+        Cause.REBOUND: f"graph {case.at.key} has `{first.was}` where one captured now has `{first.expected}`"
+        if first.was
+        else f"`{name}` is another {'object' if together else 'tensor'} by now than the one that graph {case.at.key} "
+        "captured",
         Cause.BAKED: f"{names} was baked into graph {case.at.key}{baked}",
     }[first.cause]
     captured, expected = _both(first, case.values)
@@ -159,12 +165,13 @@ def _of_remedies(case: Case, remedies: list[Remedy], draft: _Draft) -> Finding:
         expected = None  # what was written in the experiment is not what belongs there
     if together and case.values:
         captured, expected = ({r.name: _both(r, True)[side] for r in remedies} for side in (0, 1))
+    fix = _FIXES[first.cause] if not (first.cause is Cause.REBOUND and first.was) else _CHOSEN
     return draft.about(
         code,
         Proof.CONFIRMED if case.diagnosis.confirmed else Proof.MEASURED,
         Culprit(first.kind, name, _detail(case, remedies), captured, expected),
         f"{what}: {_effect(case)}. Step {case.at.step}, {case.at.rows} rows: {healed}.",
-        _FIXES[first.cause].format(last=first.name.rpartition(".")[2]),
+        fix.format(name=first.name, last=first.name.rpartition(".")[2], was=first.was),
         {"cause": first.cause.value, "healed_by": healed, "remedies_tried": case.diagnosis.tried},
     )
 

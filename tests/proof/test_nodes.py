@@ -131,14 +131,16 @@ def test_addresses_that_differ_by_right(kind: str) -> None:
 def test_an_address_of_the_users_memory_is_told_by_its_name(was: Param) -> None:
     (remedy,) = baked(node(was), node(pointer(0x2000, "weight", "head.weight")))
     assert (remedy.cause, remedy.kind, remedy.name) == (Cause.REBOUND, "weight", "head.weight")
-    assert remedy.edits == ((LIVE, Edit(0, 0, struct.pack("<Q", 0x2000))),) and remedy.was is None
+    assert remedy.edits == ((LIVE, Edit(0, 0, struct.pack("<Q", 0x2000))),)
+    named = was.pointers[0].region.kind == "root"
+    assert (remedy.was, remedy.expected) == (("old", "head.weight") if named else (None, None))
 
 
 def test_one_tensor_read_in_many_places_is_one_remedy() -> None:
     old, new = node(pointer(0x1000, "unnamed")), node(pointer(0x2000, "root", "table"))
     further = node(pointer(0x2040, "root", "table", 0x40))
     (remedy,) = baked_remedies([(LIVE, graph(old, old), graph(new, further))])
-    assert remedy.name == "table" and len(remedy.edits) == 2
+    assert remedy.name == "table" and len(remedy.edits) == 2 and remedy.was is None
 
 
 def test_a_name_that_has_other_memory_now() -> None:

@@ -82,6 +82,22 @@ def test_names_that_moved_since_the_capture(loop_target: Make, arms_of: Make) ->
     assert torch.equal(try_out(arms, at, moved_remedies(around)).outputs["y"], eager.outputs["y"])
 
 
+def test_each_path_to_a_captured_tensor_may_lead_elsewhere_on_its_own(loop_target: Make, arms_of: Make) -> None:
+    target = loop_target()
+    target.parts = {"head": {"weight": target.weight}, "all": [target.cache]}
+    target.forward = lambda inputs: {"y": inputs["x"] * target.parts["head"]["weight"][0]}
+    arms, plan = arms_of(target, 2)
+    arms.save()
+    target.parts["head"]["weight"] = torch.full((2,), 4.0, device=target.device)
+    assert moved_names(arms, plan[0]) == ["parts.head.weight"], "`weight` is where it was"
+    around = look(arms, plan[0])
+    assert [(r.name, r.kind) for r in moved_remedies(around)] == [("parts.head.weight", "weight")]
+    eager = arms.run(Arm.EAGER, plan[0])
+    assert torch.equal(try_out(arms, plan[0], moved_remedies(around)).outputs["y"], eager.outputs["y"])
+    target.cache = target.parts["all"][0] = target.cache + 1
+    assert moved_names(arms, plan[0]) == ["cache", "parts.head.weight"], "paths that moved together are told once"
+
+
 def test_names_of_a_sound_target_stay(loop_target: Make, arms_of: Make) -> None:
     arms, plan = arms_of(loop_target(), 2)
     arms.save()

@@ -30,6 +30,13 @@ def test_held_memory_stays_when_the_user_drops_it(backend: Backend) -> None:
     assert held.inputs == {"x"}
 
 
+def test_other_paths_are_held_beside_the_names(backend: Backend) -> None:
+    x, y = (torch.zeros(2, device=backend.device) for _ in "xy")
+    held = hold(live(), {"x": x, "y": y}, paths={"x": x, "kept.x": x})
+    assert held.tensors.keys() == {"x", "y"} and list(held.paths) == ["x", "y", "kept.x"]
+    assert held.paths["kept.x"].data_ptr() == x.data_ptr()
+
+
 @pytest.mark.parametrize("how", ["set_", "data"])
 def test_a_tensor_that_is_given_other_memory_does_not_take_the_alias_along(backend: Backend, how: str) -> None:
     tensor = torch.zeros(2, device=backend.device)

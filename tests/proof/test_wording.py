@@ -230,6 +230,9 @@ def test_an_address_alone_is_measured_not_confirmed() -> None:
         and "have another address" in finding.message
         and "healed" not in finding.message
     )
+    chosen = one(case(Kind.FROZEN, diagnosis=Diagnosis([replace(suspect, was="head.old", expected="head.weight")])))
+    assert chosen.message.startswith("graph 4 has `head.old` where one captured now has `head.weight`: ")
+    assert "copy `head.weight` into `head.old`" in chosen.fix, "no name moved: none is said to"
     patched = replace(suspect, edits=((LIVE, Edit(0, 0, bytes(8))),))
     finding = one(case(Kind.FROZEN, patched))
     assert "healed by putting the address of `head.weight` into the graph" in finding.message
