@@ -75,14 +75,18 @@ def _drop_the_rest() -> None:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Write beside it and rename, so that no half file is ever seen; devices and pipes are written to directly."""
+    """Write beside it and rename, so that no half file is ever seen; devices and pipes are written to directly.
+
+    Always UTF-8: what has none (a file's name under LC_ALL=C) is escaped, in JSON so that it is read back as it was.
+    """
+    encoded = text.encode("utf-8", errors="backslashreplace")
     real = Path(os.path.realpath(file))
     if real.exists() and not real.is_file():
-        real.write_text(text, encoding="utf-8")
+        real.write_bytes(encoded)
         return
     draft = real.with_name(f".{real.name}.{os.getpid()}")
     try:
-        draft.write_text(text, encoding="utf-8")
+        draft.write_bytes(encoded)
         os.replace(draft, real)
     finally:
         draft.unlink(missing_ok=True)

@@ -132,3 +132,9 @@ def test_fingerprint_stays(change: dict[str, object]) -> None:
 @pytest.mark.parametrize("change", OTHER_FAULT.values(), ids=OTHER_FAULT)
 def test_fingerprint_tells_faults_apart(change: dict[str, object]) -> None:
     assert dataclasses.replace(FINDING, **change).fingerprint != FINDING.fingerprint  # type: ignore[arg-type]
+
+
+def test_a_name_that_has_no_encoding_has_a_fingerprint() -> None:
+    """Such as a file's under LC_ALL=C."""
+    unnamed = dataclasses.replace(FINDING, culprit=Culprit("module", "gr\udcc3\udcb6\udcc3\udc9fe"))
+    assert len(unnamed.fingerprint) == 16

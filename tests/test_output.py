@@ -11,8 +11,10 @@ import pytest
 
 from cudagraph_doctor import output
 from cudagraph_doctor.errors import UsageError
-from cudagraph_doctor.findings import Outcome, Report, Status
+from cudagraph_doctor.findings import Outcome, Report, Status, Step
 from cudagraph_doctor.options import Output
+from cudagraph_doctor.report import REPORTERS
+from cudagraph_doctor.report.json import load
 
 REPORT = Report({"version": "1"}, {}, {"spec": "reference"}, (Outcome("diff", Status.PASSED),))
 
@@ -60,10 +62,10 @@ def test_what_cannot_be_written_leaves_the_old_file(tmp_path: Path, monkeypatch:
     file = tmp_path / "a.json"
     file.write_text("old")
 
-    def full(self: Path, text: str, encoding: str) -> int:
+    def full(self: Path, content: bytes) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(UsageError, match="No space left on device"):
         write(Output("json", file))
     assert file.read_text() == "old"
@@ -74,3 +76,19 @@ def test_the_width_is_that_of_columns_off_a_terminal(monkeypatch: pytest.MonkeyP
     assert (output.view().width, output.view().color) == (80, False)
     monkeypatch.setenv("COLUMNS", "100")
     assert output.view().width == 100
+
+
+@pytest.mark.parametrize("format", REPORTERS)
+def test_what_has_no_encoding_is_escaped(format: str, tmp_path: Path) -> None:
+    name = os.fsencode("größe 日.py").decode("ascii", "surrogateescape") + "\ud800"
+    steps = (Step(0, 1, name, "clean"),)
+    file = tmp_path / "a"
+    output.write(
+        Report({}, {}, {"spec": name}, (Outcome("diff", Status.PASSED, steps=steps),)),
+        (Output(format, file),),
+        verbose=False,
+        debug=False,
+    )
+    assert "\\udcc3" in file.read_text(encoding="utf-8")
+    if format == "json":
+        assert load(file).target["spec"] == name
