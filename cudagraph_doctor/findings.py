@@ -109,7 +109,8 @@ class Finding:
         """Identifies the fault across runs: code and culprit, no line, address, step or number in it."""
         culprit = (self.culprit.kind, self.culprit.name) if self.culprit else ("", self.message)
         where = (self.location.file.rsplit("/", 1)[-1], self.location.function) if self.location else ("", "")
-        return hashlib.sha256("\0".join((self.code, *culprit, *where)).encode(errors="backslashreplace")).hexdigest()[:16]
+        told = "\0".join((self.code, *culprit, *where))
+        return hashlib.sha256(told.encode(errors="backslashreplace")).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
