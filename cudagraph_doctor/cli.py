@@ -21,6 +21,7 @@ from cudagraph_doctor.errors import DoctorError
 from cudagraph_doctor.findings import Report
 from cudagraph_doctor.report import REPORTERS
 from cudagraph_doctor.report.json import load
+from cudagraph_doctor.report.printable import printable
 from cudagraph_doctor.report.values import without_values
 from cudagraph_doctor.settings import Settings
 
@@ -494,7 +495,7 @@ def _in_echo(error: OSError) -> bool:
 
 
 def _told(error: DoctorError, *, debug: bool) -> int:
-    click.echo(f"cudagraph-doctor: {error}", err=True)
+    click.echo(f"cudagraph-doctor: {printable(str(error))}", err=True)
     if error.traceback and debug:
-        click.echo(f"\n{error.traceback}", err=True, nl=False)
+        click.echo(f"\n{printable(error.traceback)}", err=True, nl=False)
     return error.exit_code

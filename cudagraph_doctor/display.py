@@ -13,6 +13,8 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from cudagraph_doctor.report.printable import printable
+
 QUIET_S = 2.0
 LINE_EVERY_S = 5.0
 
@@ -37,7 +39,7 @@ class Display:
 
     def say(self, text: str) -> None:
         """A line for the user, at once."""
-        print(f"cudagraph-doctor: {text}", file=sys.stderr, flush=True)
+        print(f"cudagraph-doctor: {printable(text)}", file=sys.stderr, flush=True)
 
     def stage(self, text: str, total: int) -> None:
         """A part of the work begins; `total` 0 if its length is unknown."""
@@ -93,7 +95,7 @@ class Bar(Display):
         if self._task is None:
             self._bar.start()
             self._task = self._bar.add_task("")
-        description = f"{self._stage}: {text}" if text else self._stage
+        description = printable(f"{self._stage}: {text}" if text else self._stage)
         self._bar.update(self._task, description=description, completed=self._done, total=self._total or None)
 
 

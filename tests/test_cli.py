@@ -270,3 +270,13 @@ def test_2_stdout_is_closed(fake_world: FakeWorld) -> None:
     )
     assert done.returncode == 2
     assert "stdout cannot be written to: it is closed." in done.stderr
+
+
+def test_2_the_target_raises_control_characters(fake_world: FakeWorld) -> None:
+    spec = fake_world.target("pass")
+    with (fake_world.folder / spec).open("a") as file:
+        file.write("\ndef target(device):\n    raise ValueError('\\x1b[2J')\n")
+    done = fake_world.run("diff", spec, "--debug")
+    assert done.returncode == 2
+    assert r"ValueError: \x1b[2J" in done.stderr
+    assert "\x1b" not in done.stderr

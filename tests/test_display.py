@@ -68,3 +68,8 @@ def test_the_bar_comes_after_two_seconds_and_goes(clock: Clock) -> None:
 
 def test_a_bar_only_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert type(display.for_stderr()) is display.Display
+
+
+def test_control_characters_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    display.Display().say("gone\x1b[2J")
+    assert capsys.readouterr().err == "cudagraph-doctor: gone\\x1b[2J\n"

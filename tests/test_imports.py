@@ -24,6 +24,7 @@ PLAIN = {
         "report.json",
         "report.layout",
         "report.paths",
+        "report.printable",
         "report.terminal",
         "report.values",
         "report.view",

@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 from cudagraph_doctor.findings import Report
+from cudagraph_doctor.report.printable import printable
 from cudagraph_doctor.report.view import View
 
 _FIRST = ("check", "index", "rows", "key", "verdict")
@@ -31,6 +32,8 @@ def render(report: Report, view: View) -> str:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        value = printable(value)
     if isinstance(value, str) and value[:1] in ("=", "+", "@"):
         return "'" + value  # a label must not become a formula in a spreadsheet
     return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, dict | list | tuple) else value

@@ -17,6 +17,7 @@ from rich.text import Text
 from cudagraph_doctor.findings import Culprit, Finding, Outcome, Proof, Report, Severity, Status, Step
 from cudagraph_doctor.report import buckets, paths
 from cudagraph_doctor.report.layout import lay_out
+from cudagraph_doctor.report.printable import all_printable
 from cudagraph_doctor.report.view import View
 from cudagraph_doctor.rules import RULES, Rule
 
@@ -47,7 +48,7 @@ _MARKS = {"clean": ".", "finding": "X", "note": "n", "inconclusive": "?"}
 
 def render(report: Report, view: View) -> str:
     """The text."""
-    return lay_out(_parts(report, view), view)
+    return lay_out(_parts(all_printable(report), view), view)
 
 
 def _parts(report: Report, view: View) -> Iterator[RenderableType]:
