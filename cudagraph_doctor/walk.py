@@ -123,7 +123,7 @@ def _opaque(node: Any) -> bool:
     return torchs or isinstance(node, (types.ModuleType, type, torch.Generator))
 
 
-def _has_memory(tensor: torch.Tensor) -> bool:
+def has_memory(tensor: torch.Tensor) -> bool:
     """Whether its elements lie somewhere: not those of sparse and "meta" tensors and of wrappers around others."""
     if tensor.layout is not torch.strided or tensor.device.type == "meta":
         return False
@@ -155,7 +155,7 @@ def walk(roots: Mapping[str, object]) -> Walk:
             break
         first[id(node)] = path
         alive.append(node)
-        if isinstance(node, torch.Tensor) and _has_memory(node):
+        if isinstance(node, torch.Tensor) and has_memory(node):
             found.tensors.setdefault(path, node)
             continue
         if isinstance(node, torch.nn.Module) and not in_module:

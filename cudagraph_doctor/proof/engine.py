@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from cudagraph_doctor import contract, returned
 from cudagraph_doctor.errors import Inconclusive, UsageError
 from cudagraph_doctor.graph.backend import Backend, LiveGraph
 from cudagraph_doctor.proof.schedule import choose
@@ -26,8 +27,8 @@ class EngineSubject:
         self.target = target
         self.form = "engine"
         self.not_checked: list[str] = []
-        self.pipelined = bool(getattr(target, "pipelined", False))
-        self.generators: tuple[torch.Generator, ...] = tuple(getattr(target, "generators", ()) or ())
+        self.pipelined = returned.pipelined(target)
+        self.generators = returned.generators(target)
         self.can_recapture = getattr(target, "recapture", None) is not None
         if not self.can_recapture:
             self.not_checked.append(
@@ -53,12 +54,15 @@ class EngineSubject:
             raise UsageError("an EngineTarget has no list of buckets", fix="choose rows with --batch-sizes instead")
         order = list(sizes)
         if not order:
-            known = sorted({int(n) for n in getattr(self.target, "batch_sizes", (1, 2, 3, 4, 5, 7, 8))})
+            known = sorted(set(self._sizes()))
             few = choose(known, exhaustive)
             order = [n for big in reversed(few) for n in (big, _before(known, big), known[0], big, known[-1])]
-        key = getattr(self.target, "key", None)
         order = [order[i % len(order)] for i in range(max(steps, len(order)))]
-        return [Planned(i, i, n, key(i, n) if key else n) for i, n in enumerate(order)]
+        return [Planned(i, i, n, returned.key(self.target, i, n)) for i, n in enumerate(order)]
+
+    def _sizes(self) -> tuple[int, ...]:
+        given = getattr(self.target, "batch_sizes", None)
+        return (1, 2, 3, 4, 5, 7, 8) if given is None else contract.sizes(given, "batch_sizes")
 
     def reset(self) -> None:
         """See `Subject.reset`. Graphs are off then, so the switch itself is no state that moves."""
@@ -143,8 +147,7 @@ class EngineSubject:
 
     def roots(self) -> Mapping[str, object]:
         """See `Subject.roots`."""
-        give = getattr(self.target, "roots", None)
-        return dict(give()) if give else {"": self.target}
+        return returned.roots(self.target)
 
     def named(self) -> Mapping[str, torch.Tensor]:
         """Engines name by `roots` alone."""
@@ -152,8 +155,7 @@ class EngineSubject:
 
     def reserved(self) -> Mapping[str, Iterable[int]]:
         """See `Subject.reserved`."""
-        give = getattr(self.target, "reserved", None)
-        return dict(give()) if give else {}
+        return returned.reserved(self.target)
 
 
 def _before(values: Sequence[int], value: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from cudagraph_doctor import blame, tree
+from cudagraph_doctor import blame, returned, tree
 from cudagraph_doctor.errors import DoctorError, Inconclusive, TargetError
 from cudagraph_doctor.graph.backend import Backend, LiveGraph
 from cudagraph_doctor.proof.compare import compare
@@ -37,8 +37,8 @@ class LoopSubject:
     def __init__(self, target: Any, backend: Backend) -> None:
         self.target = target
         self.not_checked: list[str] = []
-        self.pipelined = bool(getattr(target, "pipelined", False))
-        self.generators = tuple(getattr(target, "generators", ()) or ())
+        self.pipelined = returned.pipelined(target)
+        self.generators = returned.generators(target)
         self.can_recapture = True
         self.form = "loop"
         self._backend = backend
@@ -293,13 +293,8 @@ class LoopSubject:
 
     def named(self) -> Mapping[str, torch.Tensor]:
         """See `Subject.named`."""
-        names: dict[str, torch.Tensor] = {}
-        for member in ("named", "state"):
-            give = getattr(self.target, member, None)
-            names |= dict(give()) if give else {}
-        return names
+        return {**returned.tensors(self.target, "named"), **returned.tensors(self.target, "state")}
 
     def reserved(self) -> Mapping[str, Iterable[int]]:
         """See `Subject.reserved`."""
-        give = getattr(self.target, "reserved", None)
-        return dict(give()) if give else {}
+        return returned.reserved(self.target)
