@@ -10,7 +10,7 @@ import torch
 from cudagraph_doctor import contract, returned
 from cudagraph_doctor.errors import Inconclusive, UsageError
 from cudagraph_doctor.graph.backend import Backend, LiveGraph
-from cudagraph_doctor.proof.schedule import choose
+from cudagraph_doctor.proof.schedule import choose, left_out
 from cudagraph_doctor.proof.subject import Held, Outputs, Planned, Replaying, hold
 from cudagraph_doctor.walk import walk
 
@@ -57,6 +57,7 @@ class EngineSubject:
             known = sorted(set(self._sizes()))
             few = choose(known, exhaustive)
             order = [n for big in reversed(few) for n in (big, _before(known, big), known[0], big, known[-1])]
+            self.not_checked += left_out("batch size", known, order)
         order = [order[i % len(order)] for i in range(max(steps, len(order)))]
         return [Planned(i, i, n, returned.key(self.target, i, n)) for i, n in enumerate(order)]
 

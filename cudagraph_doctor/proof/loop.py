@@ -12,7 +12,7 @@ from cudagraph_doctor import blame, returned, tree
 from cudagraph_doctor.errors import DoctorError, Inconclusive, TargetError
 from cudagraph_doctor.graph.backend import Backend, LiveGraph
 from cudagraph_doctor.proof.compare import compare
-from cudagraph_doctor.proof.schedule import choose, schedule
+from cudagraph_doctor.proof.schedule import choose, left_out, schedule
 from cudagraph_doctor.proof.staging import Staging
 from cudagraph_doctor.proof.subject import Held, Outputs, Planned, Replaying, hold
 from cudagraph_doctor.walk import walk
@@ -66,6 +66,8 @@ class LoopSubject:
         else:
             order = [sizes[i % len(sizes)] for i in range(max(steps, len(sizes)))]
         planned = [Planned(i, i, rows, self._bucket(rows)) for i, rows in enumerate(order)]
+        if not keys and not sizes:
+            self.not_checked += left_out("bucket", self._buckets, [at.key for at in planned])
         self._staging.steps = range(len(planned) + 1)  # one more: what is captured is a step outside the plan
         return planned
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 def choose(values: Sequence[int], exhaustive: bool) -> list[int]:
@@ -10,6 +10,19 @@ def choose(values: Sequence[int], exhaustive: bool) -> list[int]:
     if exhaustive or len(values) <= 3:
         return list(values)
     return [values[0], values[len(values) // 2], values[-1]]
+
+
+def left_out(what: str, values: Sequence[int], played: Iterable[object]) -> list[str]:
+    """What a plan made by `choose` did not look at, as a sentence for `not_checked`: none, or one.
+
+    Args:
+        what: what the values are, in the singular: "bucket".
+        values: all there are.
+        played: those that steps of the plan are played with.
+    """
+    rest = sorted(set(values).difference(played))
+    plural = "s" if len(rest) > 1 else ""
+    return [f"{what}{plural} {', '.join(map(str, rest))}: use --exhaustive"] if rest else []
 
 
 def sizes_within(bucket: int, below: int) -> list[int]:

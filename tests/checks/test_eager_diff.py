@@ -264,6 +264,16 @@ def test_batches_without_a_graph_are_said(make: Make, diff: Callable[..., Outcom
     assert any(text.startswith("2 of 3 steps could not be judged (above the") for text in outcome.not_checked)
 
 
+def test_buckets_that_were_left_out_are_said(make: Make, diff: Callable[..., Outcome]) -> None:
+    def rest(*buckets: int, sizes: tuple[int, ...] = (), **settings: Any) -> list[str]:
+        outcome = diff(make(buckets=buckets), batch_sizes=sizes, **settings)
+        return [text for text in outcome.not_checked if "--exhaustive" in text]
+
+    assert rest(1, 2, 3, 4) == ["bucket 2: use --exhaustive"]
+    assert rest(1, 2, 3, 4, exhaustive=True) == [] == rest(2, 4)
+    assert rest(1, 2, 3, 4, sizes=(4,)) == [] == rest(1, 2, 3, 4, buckets=(4,)), "as was asked for"
+
+
 def test_no_step_with_a_graph(make: Make, diff: Callable[..., Outcome]) -> None:
     with pytest.raises(Inconclusive, match="no step of the plan") as caught:
         diff(make(), 5, 0)

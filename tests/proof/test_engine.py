@@ -45,6 +45,16 @@ def test_rows_shrink_and_grow_within_what_the_engine_serves(subject_of: Make) ->
     assert [at.key for at in subject_of().plan(0, (), (1, 3), False)] == [2, 4]
 
 
+def test_batch_sizes_that_the_plan_leaves_out_are_said(subject_of: Make) -> None:
+    subject = subject_of(batch_sizes=(1, 2, 3, 4, 5, 6, 7, 8), key=lambda self, i, n: n)
+    played = {at.rows for at in subject.plan(0, (), (), False)}
+    assert subject.not_checked == ["batch sizes 2, 3, 6: use --exhaustive"] and played == {1, 4, 5, 7, 8}
+    subject = subject_of(batch_sizes=None, key=lambda self, i, n: n)
+    assert max(at.rows for at in subject.plan(0, (), (), False)) == 8, "None offers none"
+    subject = subject_of()
+    assert subject.plan(0, (), (4,), False) and subject.not_checked == []
+
+
 def test_the_rows_are_the_key_of_an_engine_that_names_none(subject_of: Make) -> None:
     subject = subject_of(batch_sizes=(1,))
     subject.target.key = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudagraph_doctor.proof.schedule import choose, schedule, sizes_within
+from cudagraph_doctor.proof.schedule import choose, left_out, schedule, sizes_within
 
 
 def test_smallest_middle_largest() -> None:
@@ -30,3 +30,9 @@ def test_every_key_gets_its_steps_and_is_left_and_returned_to(steps: int) -> Non
 
 def test_no_keys_no_steps() -> None:
     assert schedule([], [], 8) == []
+
+
+def test_what_a_choice_leaves_out() -> None:
+    assert left_out("bucket", [1, 2, 4, 8], [8, 4, None, 1]) == ["bucket 2: use --exhaustive"]
+    assert left_out("batch size", [1, 2, 4, 8, 16], {16, 1}) == ["batch sizes 2, 4, 8: use --exhaustive"]
+    assert left_out("bucket", [1, 2], [1, 2, 4]) == []
