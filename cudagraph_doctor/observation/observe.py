@@ -85,7 +85,7 @@ class Observer:
             suspected=suspected,
             legal=legal,
             outside=tuple(o for o in outside if o.location not in {graph.location for graph in empty}),
-            host_sources=tuple(_grouped([source.operation for source in dry.session.host_sources if source.is_gone()])),
+            host_sources=tuple(_grouped(dry.lost_sources)),
             empty=empty,
             host_values=host_values,
             moved=moved,

@@ -96,8 +96,9 @@ class LoopPlayer(LoopSubject):
         static = {bucket: self._staging.static(bucket) for bucket in self._to_capture}
         for bucket, made in static.items():
             self._staging.remember(bucket, made)
-        self._static_now = static[self._to_capture[-1]]
-        kept = []  # none is destroyed while the next one captures
+        # as a runner would: none is destroyed while the next one captures, and what graphs read stays
+        self._runner_holds: list[Any] = []
+        self._static = static
         for bucket in self._to_capture:
             values = at_capture(bucket) if at_capture else self._fresh_inputs(self._captured_step, bucket)
             self._staging.stage(static[bucket], values, bucket, capturing=True)
@@ -106,7 +107,7 @@ class LoopPlayer(LoopSubject):
             for generator in self.generators:
                 graph.register_generator_state(generator)
             with torch.cuda.graph(graph):
-                kept.append((graph, self.target.forward(static[bucket])))
+                self._runner_holds.append((graph, self.target.forward(static[bucket])))
 
     def eager_step(self, step: int) -> None:
         """See `Player.eager_step`."""
@@ -116,7 +117,7 @@ class LoopPlayer(LoopSubject):
         """See `Player.serve`: staging is all that is left of it."""
         bucket = self._to_capture[-1]
         fresh = self._fresh_inputs(self._captured_step + step, bucket)
-        self._staging.stage(self._static_now, fresh, bucket, capturing=False)
+        self._staging.stage(self._static[bucket], fresh, bucket, capturing=False)
 
 
 class RunnerPlayer(RunnerSubject):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import dropwhile
 
 import torch
@@ -38,6 +39,8 @@ class Run:
     modules: ModulePath
     attempt: Attempt
     failure: Failure | None = None
+    lost_sources: list[Operation] = field(default_factory=list)
+    """Copies from host memory that was gone at the end."""
     out_of_reach: str = ""
     """Why it ended early, if that says nothing about the target."""
 
@@ -77,7 +80,9 @@ class Runs:
                 "the target captured nothing that could be watched",
                 fix="capture with torch.cuda.graph or torch.cuda.CUDAGraph, in graphed() or recapture()",
             )
-        return Run(session, modules, Attempt(watched))
+        # now: what is alive once the runner has captured stays alive as long as it serves
+        gone = [source.operation for source in session.host_sources if source.is_gone()]
+        return Run(session, modules, Attempt(watched), lost_sources=gone)
 
     def host_values(self) -> tuple[tuple[HostValue, ...], tuple[str, ...]]:
         """Host values that the body writes and others read, and all that it moves; in a dry run of their own."""
@@ -106,6 +111,7 @@ class Runs:
         run = Run(session, modules, Attempt(watched, session.gave, nodes=nodes))
         if error is not None:
             _explain(run, error)
+            session.forget_errors()  # their frames hold graphs and tensors
             self.out_of_reach |= {run.out_of_reach: None} if run.out_of_reach else {}
         self.attempts.append(run.attempt)
         return run
@@ -121,6 +127,8 @@ class Runs:
         afterwards: Callable[[], None] | None = None,
     ) -> tuple[Session, ModulePath, Exception | None]:
         """Run the capturing code once; what it raised. Everything is taken out and set back afterwards."""
+        if self._backend.name == "cuda":
+            gc.collect()  # graphs of earlier runs must not end in a capture of this one
         modules = ModulePath(walk(self.player.roots()).modules)
         session = Session(dry, watched, self._kept, modules, self._backend.capture_status, served, host)
         self._session = session
@@ -194,7 +202,7 @@ def _explain(run: Run, error: Exception) -> None:
         operation, by = _from_traceback(error, told, run.modules), ToldBy.TRACEBACK
     if operation is not None and operation.kind is Kind.UNKNOWN:
         operation = replace(operation, kind=cuda_errors.kind_of(told) or Kind.UNKNOWN)
-    run.failure = failure
+    run.failure = failure and replace(failure, error=None)
     run.attempt = replace(
         run.attempt,
         refusal=Refusal(

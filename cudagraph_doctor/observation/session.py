@@ -248,6 +248,10 @@ class Session:
         self.look(site, ordinal)
         return result
 
+    def forget_errors(self) -> None:
+        """Let go of the exceptions, once `culprit` was asked."""
+        self.failures.clear()
+
     def issue(self, name: str, call: Callable[[], Any]) -> Any:
         """Run an operator that nothing is known against; its result."""
         if self.dry:

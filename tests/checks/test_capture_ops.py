@@ -277,11 +277,22 @@ class Dying(Loop):
         self.on_device.copy_(source, non_blocking=True)  # CGD216
 
 
+class PinnedStatic(Loop):
+    """Clean twin: what the step copies from is a static input, which the runner holds."""
+
+    def static_inputs(self, bucket: int) -> torch.Tensor:
+        return torch.zeros(bucket, 4).pin_memory()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        here = torch.empty(len(x), 4, device=self.device)
+        return here.copy_(x, non_blocking=True) * self.weight
+
+
 BAD = [
     *(Item, ReadInAllWays, ShapesFromValues, Copies, Waits, Seeds, Unjoined, UnjoinedByEvent, ForeignEvent, Nested),
     *(Stray, Elsewhere, Dying),
 ]
-SOUND = [Loop, Kept, HostOnly, FixedShapes, PinnedCopies, WaitsEagerly, Registered, Joined, StrayConstant]
+SOUND = [Loop, Kept, HostOnly, FixedShapes, PinnedCopies, WaitsEagerly, Registered, Joined, StrayConstant, PinnedStatic]
 
 
 @pytest.mark.parametrize("make", BAD)

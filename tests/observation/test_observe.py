@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -288,3 +290,24 @@ def test_an_error_from_inside_a_library_has_the_line_that_called_it_and_its_modu
     assert refusal.code == 900 and refusal.operation and refusal.operation.location
     assert refusal.operation.location.code.startswith("raise ValueError") and refusal.operation.module == "Layer"
     assert refusal.told_by is ToldBy.TRACEBACK
+
+
+def test_nothing_of_a_failed_capture_is_kept_alive() -> None:
+    ends: list[weakref.ref[torch.Tensor]] = []
+
+    def make(backend: EmulatedBackend) -> Player:
+        def body() -> None:
+            x = torch.ones(2, device=DEVICE)
+            ends.append(weakref.ref(x))
+            x.nonzero()
+
+        return Player(body)
+
+    backend = EmulatedBackend()
+    with backend.installed():
+        player = make(backend)
+        observer = Observer(lambda opened: player, backend, Silent())
+        found = observer.observe()
+        gc.collect()
+        assert len(ends) > 3 and [end() for end in ends] == [None] * len(ends)
+    assert len(found.refusals) == 1
