@@ -23,6 +23,7 @@ from cudagraph_doctor import blame, environment, shadowing
 from cudagraph_doctor.checks import CHECKS, Check
 from cudagraph_doctor.errors import DoctorError, Inconclusive, TargetError, UsageError
 from cudagraph_doctor.findings import Finding, Outcome, Status, to_json
+from cudagraph_doctor.observation import cuda_errors
 from cudagraph_doctor.settings import Settings
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def perform(settings: Settings, checks: tuple[str, ...], send: Send) -> None:
                 loaded = loader.load(settings, backend.device)
             except TargetError as error:
                 if not _explained(error, checks, backend, settings, send):
-                    raise
+                    raise (_refused_capture(error, settings) or error) from error.__cause__
                 return
             send({"event": "target", "target": loaded.description})
             if backend.name == "cuda":
@@ -166,6 +167,19 @@ def _explained(error: TargetError, checks: tuple[str, ...], backend: Backend, se
     for outcome in outcomes:
         send({"event": "outcome", "outcome": to_json(outcome)})
     return True
+
+
+def _refused_capture(error: TargetError, settings: Settings) -> Inconclusive | None:
+    """What to say of a target that cannot be made because it captures then and the capture fails; else None."""
+    refused = cuda_errors.first(error.__cause__) if error.__cause__ else None
+    if refused is None:
+        return None
+    return Inconclusive(
+        f"The target {settings.spec} captures while it is made, and that capture was refused.",
+        seen=blame.describe(refused),
+        fix=f"See `cudagraph-doctor capture {settings.spec}`: it lists all that a capture refuses there, with fixes.",
+        traceback=error.traceback,
+    )
 
 
 def _run_check(name: str, target: object, backend: Backend, settings: Settings, send: Send) -> None:

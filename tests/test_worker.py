@@ -190,3 +190,22 @@ def test_hooks_that_cannot_be_taken_out_are_told(
     events = perform(passes)
     assert only(events, "outcome")["outcome"]["status"] == "passed"
     assert "OSError: stuck" in events[-1]["text"]
+
+
+REFUSED = """
+def target(device):
+    try:
+        raise RuntimeError("CUDA error: operation not permitted when stream is capturing")  # .item()
+    finally:
+        raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
+"""
+
+
+def test_a_capture_that_is_refused_while_the_target_is_made(perform: Callable[..., list[Event]]) -> None:
+    Path("makes.py").write_text(REFUSED)
+    outcome = only(perform(passes, spec="makes.py"), "outcome")["outcome"]
+    assert outcome["status"] == "inconclusive"
+    assert "makes.py captures while it is made, and that capture was refused" in outcome["reason"]
+    assert "not permitted when stream is capturing, at makes.py:4 in target" in outcome["reason"]
+    assert "`cudagraph-doctor capture makes.py`" in outcome["fix"]
+    assert "makes.py" in outcome["traceback"]
