@@ -140,13 +140,15 @@ class Runs:
                 session.window.nodes = live.nodes
 
         error: Exception | None = None
+        in_full = watched or not _compiles()
         with ExitStack() as stack:
             stack.callback(memory.set_random_state, random)
             stack.callback(torch.cuda.set_stream, stream)
-            stack.enter_context(modules.followed())
+            if in_full:
+                stack.enter_context(modules.followed())
             stack.enter_context(self._backend.log.listening(captured=captured))
             stack.enter_context(Windows(session, self._backend, error_mode or self.player.error_mode).installed())
-            stack.enter_context(wrapped(session, self._backend, in_full=watched or not _compiles()))
+            stack.enter_context(wrapped(session, self._backend, in_full))
             if not dry and self._backend.name == "cuda":
                 try:
                     stack.enter_context(failing_calls(session.call_failed))
@@ -165,7 +167,7 @@ class Runs:
 
 
 def _compiles() -> bool:
-    """Whether torch's compiler is about: it would trace what stands in for a tensor's methods."""
+    """Whether torch's compiler is about: it would trace hooks of modules, and what stands in for a tensor's methods."""
     return "torch._dynamo.eval_frame" in sys.modules
 
 
