@@ -229,7 +229,10 @@ def capture(
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...", type=click.Path(path_type=Path))
 @click.option("--buckets", metavar="N,N,...", callback=_reads(options.sizes), help="The buckets that are captured.")
 @click.option(
-    "--step-pattern", default="", metavar="REGEX", help="Labels of your steps; named groups: batch, tokens, bucket."
+    "--step-pattern",
+    metavar="REGEX",
+    callback=_reads(trace_options.pattern),
+    help="Labels of your steps; named groups: batch, tokens, bucket.",
 )
 @click.option("--expect", type=click.Choice(["full", "piecewise"]), help="Gate: the kind of replay that is meant.")
 @click.option("--expect-launches", type=click.IntRange(min=1), help="Gate: graph launches a step.")

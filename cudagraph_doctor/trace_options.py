@@ -23,6 +23,13 @@ def fraction(text: str | None) -> float | None:
     return value
 
 
+def pattern(text: str | None) -> str:
+    """A pattern as it is, "" if there is none. Raises ValueError, in words, if it is there and empty."""
+    if text == "":
+        raise ValueError("an empty pattern fits every label; write one for your steps, or leave it out.")
+    return text or ""
+
+
 def older_numbers(file: Path | None) -> dict[str, float] | None:
     """The numbers of a saved `buckets` report, by name. Raises UsageError if it is none."""
     if file is None:

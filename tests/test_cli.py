@@ -92,6 +92,7 @@ def test_suspicions_do_not_fail(fake_world: FakeWorld) -> None:
         (["diff", "nowhere.py"], "does not exist"),
         (["diff", "no.such.module"], 'no module "no"'),
         (["diff", "reference:lop"], 'Did you mean "loop"?'),
+        (["buckets", "naughty.py", "--step-pattern", ""], "an empty pattern fits every label"),
         (["dif"], "No such command"),
         (["report", "nowhere.json"], "does not exist"),
         (["report", "naughty.py"], "no complete JSON"),

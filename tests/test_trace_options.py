@@ -9,7 +9,7 @@ import pytest
 
 from cudagraph_doctor.errors import UsageError
 from cudagraph_doctor.findings import Outcome, Report, Status, to_json
-from cudagraph_doctor.trace_options import fraction, older_numbers
+from cudagraph_doctor.trace_options import fraction, older_numbers, pattern
 
 
 @pytest.mark.parametrize(("text", "value"), [("0.95", 0.95), ("95%", 0.95), ("1", 1.0), ("0", 0.0), (None, None)])
@@ -21,6 +21,12 @@ def test_share(text: str | None, value: float | None) -> None:
 def test_no_share(text: str) -> None:
     with pytest.raises(ValueError, match=r"is no share; write 0\.95 or 95%"):
         fraction(text)
+
+
+def test_a_pattern_that_is_given_is_not_empty() -> None:
+    assert (pattern(None), pattern("^gen")) == ("", "^gen")
+    with pytest.raises(ValueError, match="an empty pattern fits every label"):
+        pattern("")
 
 
 def test_older_numbers(tmp_path: Path) -> None:

@@ -113,12 +113,19 @@ def _launches(run: Run, expected: int) -> Gate:
 
 
 def _compared(old: dict[str, float], new: dict[str, float], threshold: float) -> Iterator[Gate]:
+    gained = round(new.get("hit_rate", 0.0) - old.get("hit_rate", 1.0), 6)
     for name in COMPARED:
         if name not in old:
             continue
         words = name.replace("_", " ")
         if name not in new:
             yield Gate("--compare", None, f"the {words} is not known now; it was {old[name]:.1%}", name)
+            continue
+        if name == "padding_share" and gained > threshold and new[name] > old[name]:
+            # A step that ran eager had no padding. That its replay has some is the price of a hit, not a regression.
+            said = f"the padding share is {new[name]:.1%}, it was {old[name]:.1%}"
+            why = f"not held against a run with more replays (the hit rate rose by {gained:.1%})"
+            yield Gate("--compare", True, f"{said}; {why}", name)
             continue
         worse = old[name] - new[name] if name == "hit_rate" else new[name] - old[name]
         # Rounded, so that a difference of exactly the threshold is not decided by the last bit.

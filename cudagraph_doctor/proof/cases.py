@@ -29,6 +29,8 @@ class Case:
     """All steps that this was seen at."""
     values: bool
     """Whether values may be shown."""
+    own_captures: bool = False
+    """Whether the target captures its graphs itself, at host values of its own choice."""
 
 
 def one_fault_each(culprits: Sequence[Remedy]) -> dict[tuple[str, str], list[Remedy]]:

@@ -20,6 +20,7 @@ from cudagraph_doctor.proof.arms import Arm, Arms, Result, span
 from cudagraph_doctor.proof.compare import Level
 from cudagraph_doctor.proof.nodes import Unlike, address_suspects, baked_remedies, first_unlike
 from cudagraph_doctor.proof.repair import (
+    Cause,
     Remedy,
     first_healer,
     input_remedies,
@@ -126,7 +127,8 @@ class Doctor:
         held = self._arms.subject.held(at, fresh=True)
         as_bad = self._trial(at, found, lambda result: self._compare(result, bad).level is Level.EQUAL, Arm.FRESH)
         stale = transplants(scene, look(self._arms, at, Arm.FRESH), at)
-        found.culprits = next(([r] for r in stale if as_bad([r])), [])
+        tails = [remedy for remedy in stale if remedy.cause is Cause.STALE_TAIL]
+        found.culprits = first_healer(tails, as_bad) or first_healer(stale, as_bad)
         graphs = zip(held, before, self.read(held), strict=False)
         pairs = [(one.live, old, new) for one, old, new in graphs if old and new]
         if not self._launches_unlike(at, pairs, found) and not found.culprits:
@@ -225,13 +227,14 @@ class Doctor:
 
     def _try_padding(self, at: Planned, scene: Scene, eager: Result, bad: Gap, found: Diagnosis) -> None:
         """Whose padding rows address the state that was hit? The one whose values take the damage elsewhere."""
-        hit = set(_hit(bad))
-        for remedy in padding_moves(scene, at, hit):
+        hit = _hit(bad)
+
+        def spared(some: Sequence[Remedy]) -> bool:
             found.tried += 1
-            moved = set(_hit(self._compare(try_out(self._arms, at, [remedy]), eager)))
-            if not hit & moved:
-                found.culprits, found.confirmed = [remedy], True
-                return
+            return not hit & _hit(self._compare(try_out(self._arms, at, some), eager))
+
+        found.culprits = first_healer(padding_moves(scene, at, {number for _, number in hit}), spared)
+        found.confirmed = bool(found.culprits)
 
     def _try_baked(
         self,
@@ -252,8 +255,9 @@ class Doctor:
         found.confirmed = bool(found.culprits)
 
 
-def _hit(bad: Gap) -> list[int]:
-    return [place.linear for place in bad.state.places if place.kind == "extra"]
+def _hit(bad: Gap) -> set[tuple[str, int]]:
+    """State that the graph alone wrote, or wrote otherwise: (tensor, slot)."""
+    return {(place.name, place.linear) for place in bad.state.places if place.kind != "missing"}
 
 
 def _smallest(remedies: list[Remedy], good: Callable[[Sequence[Remedy]], bool]) -> list[Remedy]:

@@ -190,15 +190,14 @@ class Steps:
         if not subject.can_recapture:
             return diagnosis
         try:
-            arms.rewind()
-            subject.recapture(at)
+            fresh = self._captured_now(at, record, eager, replayed)
+            if engine and self.gap(fresh, eager).level is Level.LARGE:
+                # captured before the step, at the host values of the one before: what the step sets may be baked in
+                fresh = self._captured_now(at, record, eager, replayed, stepped=True)
         except Inconclusive as reason:
             subject.not_checked.append(str(reason.what))
             return diagnosis
-        fresh = arms.run(Arm.FRESH, at)
-        record.fresh_control = self.gap(arms.run(Arm.FRESH, at), fresh)
-        record.fresh = self.gap(fresh, eager)
-        record.fresh_replayed = self.gap(replayed, fresh)
+        assert record.fresh_replayed is not None
         if record.fresh_replayed.level is Level.SMALL:
             # other kernels (a compiled module that is run uncompiled by now) round otherwise
             before = old if engine else self._doctor.read(subject.held(at))
@@ -216,6 +215,21 @@ class Steps:
             diagnosis = self._doctor.after_recapture(at, old, diagnosis.scene, replayed)
         subject.drop_fresh()
         return diagnosis
+
+    def _captured_now(
+        self, at: Planned, record: StepRecord, eager: Result, replayed: Result, stepped: bool = False
+    ) -> Result:
+        """The step by a graph captured now; with `stepped`, at the host values that it has set once it has run."""
+        arms = self.arms
+        arms.rewind()
+        if stepped:
+            self.subject.eager(at)
+            arms.memory.restore(arms.saved)
+        self.subject.recapture(at)
+        fresh = arms.run(Arm.FRESH, at)
+        record.fresh_control = self.gap(arms.run(Arm.FRESH, at), fresh)
+        record.fresh, record.fresh_replayed = self.gap(fresh, eager), self.gap(replayed, fresh)
+        return fresh
 
     def _unstable(self, at: Planned, eager: Arm) -> bool:
         """Alternate before speaking: eager equal each time, replays unequal once more."""
@@ -248,7 +262,8 @@ class Steps:
             diagnosis = replace(diagnosis, culprits=culprits)
             where = places.around(self.subject.target, self.arms, at, diagnosis.launched)
             module, values = self._module(at), self._settings.values
-            self.cases.append(Case(at, kind, record, diagnosis, module, where, owners, (at.step,), values))
+            own = self.subject.form != "loop"
+            self.cases.append(Case(at, kind, record, diagnosis, module, where, owners, (at.step,), values, own))
         elif kind is Kind.UNKNOWN and not any(n.code == "CGD001" for n in self.notes):
             self.notes.append(unknown_note(at, record, backend))
         elif kind in (Kind.NUMERICS, Kind.HARMLESS) and not any(

@@ -40,10 +40,17 @@ _CHOSEN = (
     "The graph keeps the tensor that was chosen on the CPU when it was captured: copy `{name}` into `{was}`, or "
     "capture again after the change."
 )
-_NOTHING = (
-    "Nothing tried heals it. Compare the graph's launches with the eager ones: work may be missing from the graph, "
-    "or a branch asks whether a capture is running."
+_UNNAMED_FROZEN = (
+    "No culprit could be named: nothing that was tried heals it. Likely causes: a Python number that sets a shape or a "
+    "slice (a longest length, a number of blocks); a tensor that the step itself puts in another's place; a branch "
+    "taken on the CPU; memory freed since the capture."
 )
+_UNNAMED_WRONG = (
+    "No culprit could be named: nothing that was tried heals it. Likely causes: an input that staging leaves out or "
+    "derives wrongly; padding rows that address what live rows own; work on a stream that the capture did not see; a "
+    "branch that asks whether a capture is running."
+)
+_EITHER = "either staging is wrong, or a value that the step sets on the host before it replays is baked in."
 
 
 def explain(case: Case, backend: str) -> list[Finding]:
@@ -77,12 +84,13 @@ def explain(case: Case, backend: str) -> list[Finding]:
         ]
     if case.kind is Kind.FROZEN:
         message = f"Something in {graph} is frozen since its capture: {_effect(case)}. A graph captured now is right."
-        return [finding.about("CGD101", Proof.MEASURED, None, message, _NOTHING)]
+        return [finding.about("CGD101", Proof.MEASURED, None, message, _UNNAMED_FROZEN)]
     message = f"Replaying {graph} differs from eager: {_effect(case)}."
     if case.kind is Kind.DIFFERS:
         as_wrong = record.fresh_replayed is not None and record.fresh_replayed.level is Level.EQUAL
-        message += " A graph captured now differs as well, " + ("so nothing is frozen." if as_wrong else "otherwise.")
-    return [finding.about("CGD102", Proof.MEASURED, _state_culprit(record.replayed), message, _NOTHING)]
+        own = f"as far as the target captures it: {_EITHER}" if case.own_captures else "so nothing is frozen."
+        message += f" A graph captured now differs as well, {own if as_wrong or case.own_captures else 'otherwise.'}"
+    return [finding.about("CGD102", Proof.MEASURED, _state_culprit(record.replayed), message, _UNNAMED_WRONG)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +114,10 @@ class _Draft:
         launched = (
             places.launched.location if places.launched and culprit and culprit.kind in ("parameter", "node") else None
         )
-        location = launched or places.staging
+        # staging is shown where something accuses it, not because nothing else is known
+        accused = self.case.diagnosis.culprits or (culprit is not None and culprit.kind == "node")
+        staging = places.staging if accused else None
+        location = launched or staging or places.captured
         return Finding(
             code=code,
             message=message,
@@ -115,7 +126,7 @@ class _Draft:
             fix=fix,
             culprit=culprit,
             location=location,
-            related=tuple(p for p in (places.captured, places.staging) if p is not None and p is not location),
+            related=tuple(p for p in (places.captured, staging) if p is not None and p is not location),
             step=self.case.at.step,
             key=str(self.case.at.key),
             backend=self.backend,

@@ -67,6 +67,14 @@ _BY_START = (
 
 
 ERRORS = {
+    1: "an argument is not valid",
+    2: "out of memory",
+    400: "a handle is not valid: destroyed, or never made",
+    700: "an illegal memory access, in this or earlier work",
+    710: "an assertion in a kernel failed, in this or earlier work",
+    716: "a misaligned address, in this or earlier work",
+    719: "a kernel failed, in this or earlier work",
+    801: "not supported: by this device, or in a graph",
     900: "not permitted while a stream is capturing",
     901: "capture invalidated by an earlier error",
     902: "it would have merged two captures",
@@ -78,7 +86,7 @@ ERRORS = {
     908: "a capture was ended on another thread",
     910: "the graph differs too much from the executable one",
 }
-"""What the error codes of captures and updates mean (CUDA runtime API, cudaError)."""
+"""What the error codes that calls of graphs return mean (CUDA runtime API, cudaError)."""
 
 
 def describe_error(name: str, code: int) -> str:

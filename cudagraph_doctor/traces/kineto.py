@@ -6,6 +6,8 @@ name a process, so several processes in one file could not be told apart; each r
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import gzip
 import re
 import sqlite3
@@ -29,6 +31,7 @@ _COPIES = frozenset({"gpu_memcpy", "gpu_memset", "Memcpy", "Memset"})
 _BATCH = 5_000
 _HEAD_BYTES = 1 << 20
 _RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}\[\]]*"rank"\s*:\s*(\d{1,6})')
+_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _CALL = "INSERT INTO call (process, thread, start, end, kind, driver, correlation, result) VALUES (0,?,?,?,?,?,?,0)"
 _ACTIVITY = "INSERT INTO activity VALUES (0,?1,?2,?2,?3,1,?4,?5,?6,?7,0,'',?8,0)"
 _FIX = "Save the trace again, with prof.export_chrome_trace, and copy all of it."
@@ -42,12 +45,13 @@ def load(path: Path, database: sqlite3.Connection, own: labels.Family | None, gz
         Inconclusive: it is damaged or cut short, or holds no CUDA calls.
     """
     reader = _Reader(database, own)
-    head = b""
+    head, is_list = b"", False
     try:
         with _opened(path, gzipped) as file:
             head = file.read(_HEAD_BYTES)
+            is_list = head.lstrip()[:1] == b"["
         with _opened(path, gzipped) as file:
-            for event in _events(file, is_list=head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"["):
+            for event in _events(file, is_list):
                 reader.take(event)
     except (ijson.JSONError, EOFError, OSError, zlib.error, UnicodeDecodeError) as error:
         looks_like_one = b'"traceEvents"' in head or b'"ph"' in head
@@ -57,8 +61,17 @@ def load(path: Path, database: sqlite3.Connection, own: labels.Family | None, gz
             f'The trace "{path}" is damaged or cut short after {reader.events} events.', seen=_short(error), fix=_FIX
         ) from None
     reader.flush()
+    if reader.events == 0 and not is_list and not _EVENTS.search(head):
+        raise UsageError(f'"{path}" is JSON, but no trace: it has no list of traceEvents.', fix=_FIX)
     if reader.events == 0:
-        raise UsageError(f'"{path}" is JSON, but no trace: it has no traceEvents.', fix=_FIX)
+        raise Inconclusive(
+            f'The trace "{path}" has no events: its list of them is empty.',
+            fix="Run your steps inside the profiler's `with` block, and save the trace after it.",
+        )
+    if not reader.with_phase:
+        raise UsageError(
+            f'"{path}" is JSON, but no trace: none of the {reader.events} elements in its list is an event.', fix=_FIX
+        )
     if not reader.cuda:
         raise Inconclusive(
             f'The trace "{path}" holds no CUDA calls ({reader.events} other events).',
@@ -68,8 +81,14 @@ def load(path: Path, database: sqlite3.Connection, own: labels.Family | None, gz
     return reader.source(int(rank[1]) if rank else None)
 
 
-def _opened(path: Path, gzipped: bool) -> IO[bytes]:
-    return cast(IO[bytes], gzip.open(path, "rb")) if gzipped else path.open("rb")
+@contextlib.contextmanager
+def _opened(path: Path, gzipped: bool) -> Iterator[IO[bytes]]:
+    """The file from its first character on: some editors put a byte order mark before it."""
+    with gzip.open(path, "rb") if gzipped else path.open("rb") as opened:
+        file = cast(IO[bytes], opened)
+        if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
+            file.seek(0)
+        yield file
 
 
 def _events(file: IO[bytes], is_list: bool) -> Iterator[Any]:
@@ -88,6 +107,7 @@ class _Reader:
         self._names: dict[str, int] = {}
         self._kinds: dict[str, Kind] = {}
         self.events = 0
+        self.with_phase = 0
         self.cuda = 0
         self.odd = 0
         self.gpu = 0
@@ -100,8 +120,9 @@ class _Reader:
         """One element of traceEvents."""
         self.events += 1
         try:
-            category = event.get("cat")
-            if event.get("ph") != "X" or category is None:
+            phase, category = event.get("ph"), event.get("cat")
+            self.with_phase += phase is not None
+            if phase != "X" or category is None:
                 return
             if category in _CALLS:
                 self._call(event, category)

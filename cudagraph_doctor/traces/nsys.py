@@ -50,12 +50,13 @@ def load(path: Path, database: sqlite3.Connection, own: labels.Family | None) ->
         UsageError: it is a database of something else.
         Inconclusive: it is damaged, cut short, or holds no CUDA calls.
     """
+    address = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
     try:
-        address = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
         database.execute("ATTACH ? AS source", (address,))
         return _Export(path, database).read(own)
     except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's own message may quote damaged bytes
-        raise Inconclusive(f'The export "{path}" is damaged or cut short.', seen=str(error), fix=_EXPORT_FIX) from None
+        seen = str(error).replace(address, path.name)
+        raise Inconclusive(f'The export "{path}" is damaged or cut short.', seen=seen, fix=_EXPORT_FIX) from None
 
 
 @dataclass(slots=True)

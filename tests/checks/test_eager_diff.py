@@ -553,7 +553,7 @@ def test_replays_that_do_not_repeat(make: Make, diff: Callable[..., Outcome]) ->
 
 def test_an_engine_without_recapture(make: Make, diff: Callable[..., Outcome]) -> None:
     outcome = diff(make(CountingEngine, step=in_graphs(lambda self, i, y: y + 100)), 2)
-    assert only(outcome).message.endswith("nothing is frozen.")
+    assert "either staging is wrong, or a value that the step sets" in only(outcome).message
     target = make(CountingEngine, step=in_graphs(lambda self, i, y: y + 100))
     target.recapture = None
     outcome = diff(target, 2)

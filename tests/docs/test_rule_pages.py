@@ -10,6 +10,7 @@ import pytest
 
 from cudagraph_doctor.checks import CHECKS
 from cudagraph_doctor.rules import RULES
+from cudagraph_doctor.traces.calls import ERRORS
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = (ROOT / "tests" / "data" / "rule_codes.txt").read_text().split()
@@ -71,3 +72,10 @@ def test_checks_emit_only_codes_of_the_table() -> None:
     for name, module in CHECKS.items():
         codes = importlib.import_module(f"cudagraph_doctor.checks.{module}").RULES
         assert set(codes) <= set(RULES), name
+
+
+def test_the_error_codes_that_a_finding_sends_the_reader_to() -> None:
+    """CGD415's fix says that its page explains them."""
+    assert {1, 700, 719, 900, 910} <= set(ERRORS)
+    for code, meaning in ERRORS.items():
+        assert f"| {code} | {meaning} |" in page("CGD415")

@@ -92,3 +92,18 @@ def test_full_replays_are_not_shown_by_mixed_steps_alone(step: MakeStep, run: Ma
     assert met(run([step(3, 4, **pieces), step(3, 4)], CAPTURED), expect="full") == [True]
     assert met(run([step(3, 4, **pieces), step(3)], CAPTURED), expect="full") == [False]
     assert met(run([step(3, 4, **pieces)], CAPTURED, expect="piecewise"), expect="piecewise") == [True]
+
+
+@pytest.mark.parametrize(
+    ("old_rate", "held"),
+    [(0.46, False), (0.98, False), (0.99, True), (1.0, True), (None, True)],
+)
+def test_padding_is_no_regression_where_more_is_replayed(
+    old_rate: float | None, held: bool, step: MakeStep, run: MakeRun
+) -> None:
+    """Now all are hits; a step that ran eager before had no padding."""
+    old = {"padding_share": 0.0} | ({} if old_rate is None else {"hit_rate": old_rate})
+    judged = run([step(3, 4), step(5, 8)], CAPTURED)
+    gates = check(judged, Demands(compare_with=old), summarize(judged))
+    assert gates[-1].key == "padding_share" and gates[-1].met is not held
+    assert ("not held against a run with more replays" in gates[-1].message) is not held

@@ -43,7 +43,7 @@ class Bedside:
     def gap(self, result: Result, reference: Result) -> Gap:
         """Outputs and state."""
         tensors = self.arms.look_around().tensors
-        state = state_difference(self.arms.saved.memory, reference.state, result.state, tensors, {})
+        state = state_difference(self.arms.saved.memory, reference.state, result.state, tensors, ())
         return Gap(tuple(compare(result.outputs, reference.outputs)), state)
 
     def recaptured(self) -> Result:

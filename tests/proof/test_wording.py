@@ -129,7 +129,17 @@ def test_replays_that_do_not_repeat() -> None:
 def test_something_is_frozen_and_nothing_heals() -> None:
     finding = one(case(Kind.FROZEN))
     assert (finding.code, finding.proof) == ("CGD101", Proof.MEASURED)
-    assert "A graph captured now is right." in finding.message and finding.fix.startswith("Nothing tried heals it.")
+    assert "A graph captured now is right." in finding.message and finding.fix.startswith("No culprit could be named")
+    assert finding.location == CAPTURED  # nothing accuses staging
+
+
+@pytest.mark.parametrize(
+    ("own", "said"), [(False, "nothing is frozen."), (True, "either staging is wrong, or a value")]
+)
+def test_a_graph_captured_now_is_as_wrong(own: bool, said: str) -> None:
+    record = StepRecord(replayed=LARGE, fresh=LARGE, fresh_replayed=Gap())
+    finding = one(replace(case(Kind.DIFFERS), record=record, own_captures=own))
+    assert finding.code == "CGD102" and said in finding.message and finding.culprit is None
 
 
 def test_other_work_than_a_capture_now_launches() -> None:

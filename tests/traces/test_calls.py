@@ -55,5 +55,5 @@ def test_errors_are_told_with_their_meaning() -> None:
     assert describe_error("cudaStreamSynchronize_v3020", 900).endswith(
         "900 (not permitted while a stream is capturing)"
     )
-    assert describe_error("cuGraphLaunch", 1) == "cuGraphLaunch returned 1"
-    assert describe_error("", 700) == "a call returned 700"
+    assert describe_error("cuGraphLaunch", 1) == "cuGraphLaunch returned 1 (an argument is not valid)"
+    assert describe_error("", 4711) == "a call returned 4711"

@@ -128,7 +128,7 @@ def test_tensorrt_whose_captures_failed() -> None:
     ] * 2
     run = judge_all([trace], Demands())
     assert [(s.verdict.value, s.hit) for s in run.steps] == [("UNKNOWN", False), ("CAPTURE", False)]
-    assert all(s.record.failures[-1] == "cuGraphLaunch returned 1" for s in run.steps)
+    assert all(s.record.failures[-1] == "cuGraphLaunch returned 1 (an argument is not valid)" for s in run.steps)
 
 
 def test_training_of_two_processes_without_graphs() -> None:

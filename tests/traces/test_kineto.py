@@ -93,12 +93,39 @@ def refusal(path: Path) -> DoctorError:
     return caught.value
 
 
-@pytest.mark.parametrize("text", ["{}", '{"a": 1}', "[]", '{"traceEvents": []}', "{nonsense", '{"traceEvents": 3}'])
-def test_json_of_something_else(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{}", "it has no list of traceEvents"),
+        ('{"a": 1}', "it has no list of traceEvents"),
+        ('{"traceEvents": 3}', "it has no list of traceEvents"),
+        ('{"traceEvents": {"a": 1}}', "it has no list of traceEvents"),
+        ("{nonsense", "is no trace"),
+        ("[1, 2, 3]", "none of the 3 elements in its list is an event"),
+        ('{"traceEvents": [null, {"a": 1}]}', "none of the 2 elements in its list is an event"),
+    ],
+)
+def test_json_of_something_else(text: str, words: str, tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     path.write_text(text)
     error = refusal(path)
-    assert isinstance(error, UsageError) and "trace" in error.what
+    assert isinstance(error, UsageError) and words in error.what
+
+
+@pytest.mark.parametrize("text", ["[]", '{"traceEvents": []}', '{"schemaVersion": 1, "traceEvents" : [ ]}'])
+def test_a_trace_of_nothing(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(text)
+    error = refusal(path)
+    assert isinstance(error, Inconclusive) and "has no events" in error.what
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_byte_order_mark_is_passed_over(packed: bool, made_up: Callable[[], MadeUp], tmp_path: Path) -> None:
+    path = a_loop(made_up).kineto(tmp_path / "t.json")
+    marked = b"\xef\xbb\xbf" + path.read_bytes()
+    path.write_bytes(gzip.compress(marked) if packed else marked)
+    assert verdicts(read(path)) == "FULL FULL FULL EAGER"
 
 
 def test_no_calls_in_it(tmp_path: Path) -> None:

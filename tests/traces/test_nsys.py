@@ -195,7 +195,8 @@ def test_a_launch_that_failed_ran_nothing(made_up: Callable[[], MadeUp], tmp_pat
     loop.range_since(start, "decode step=1 bs=3 bucket=4")
     trace = collect(loop.nsys(tmp_path / "t"), Form.SQLITE)
     assert [step.graph_launches for step in trace.steps] == [1, 0]
-    assert trace.steps[1].failures == ("cudaGraphLaunch returned 700",)
+    (failure,) = trace.steps[1].failures
+    assert failure == "cudaGraphLaunch returned 700 (an illegal memory access, in this or earlier work)"
 
 
 def test_a_driver_launch_inside_a_runtime_launch_is_one(made_up: Callable[[], MadeUp], tmp_path: Path) -> None:
@@ -308,3 +309,12 @@ def test_a_thousand_mutated_copies(made_up: Callable[[], MadeUp], tmp_path: Path
         wrong += [(n, v) for n, v in found.items() if n in expected and v not in (expected[n], "UNKNOWN")]
     assert 100 < refused < 1000
     assert wrong == []
+
+
+@pytest.mark.parametrize("size", [50, 100])
+def test_what_cannot_be_opened_is_called_by_its_name(size: int, made_up: Callable[[], MadeUp], tmp_path: Path) -> None:
+    path = a_loop(made_up).nsys(tmp_path / "t")
+    path.write_bytes(path.read_bytes()[:size])
+    error = refusal(path)
+    assert isinstance(error, Inconclusive) and "damaged or cut short" in error.what
+    assert "mode=ro" not in error.seen and "file:" not in error.seen
