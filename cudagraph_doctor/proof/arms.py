@@ -38,6 +38,9 @@ class Arm(StrEnum):
     FRESH = "fresh"
     PADDED = "padded"
     """Eager on the static inputs of the fresh graph (a LoopTarget's)."""
+    WIDENED = "widened"
+    """Eager at the graph's batch size: the true values, with the first live row again in the rows behind them (a
+    LoopTarget's). Nothing of the user's staging is in it."""
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from cudagraph_doctor.errors import DoctorError, Inconclusive, TargetError
 from cudagraph_doctor.graph.backend import Backend, LiveGraph
 from cudagraph_doctor.proof.compare import compare
 from cudagraph_doctor.proof.schedule import choose, left_out, schedule
-from cudagraph_doctor.proof.staging import Staging
+from cudagraph_doctor.proof.staging import Staging, default_update
 from cudagraph_doctor.proof.subject import Held, Outputs, Planned, Replaying, hold
 from cudagraph_doctor.walk import walk
 
@@ -41,6 +42,8 @@ class LoopSubject:
         self.generators = returned.generators(target)
         self.can_recapture = True
         self.form = "loop"
+        self.around_forward: AbstractContextManager[Any] = nullcontext()
+        """Entered around `forward` itself, where it runs eagerly on true values."""
         self._backend = backend
         self._buckets = list(target.buckets)
         self._old: dict[int, _Capture] = {}
@@ -156,7 +159,9 @@ class LoopSubject:
     def eager(self, at: Planned) -> Outputs:
         """See `Subject.eager`. Raises Inconclusive if `forward` replays graphs of its own."""
         before = self._backend.log.replays
-        outputs = self.target.forward(self._fresh_inputs(at.step, at.rows))
+        inputs = self._fresh_inputs(at.step, at.rows)
+        with self.around_forward:
+            outputs = self.target.forward(inputs)
         if self._backend.log.replays != before:
             own = [live.captured_at for live in self._backend.log.graphs if live.replays and live.captured_at]
             where = f"; captured at {own[0].file}:{own[0].line}" if own else ""
@@ -175,6 +180,23 @@ class LoopSubject:
         static = (self._fresh.get(key) or self._old[key]).static
         self._staging.stage(static, self._fresh_inputs(at.step, at.rows), self._key(at), capturing=False)
         return self._live_rows(self.target.forward(static), at)
+
+    def widened(self, at: Planned) -> Outputs:
+        """The step eagerly at the graph's batch size, on true values alone; see `Arm.WIDENED`. Live rows.
+
+        Raises TargetError if the static inputs have no room for what `next_inputs` gives.
+        """
+        key, fresh = self._key(at), self._fresh_inputs(at.step, at.rows)
+        first = self._staging.first[key]
+        wide = tree.rebuild(self._old[key].static, lambda path, leaf: first[path].clone() if path in first else leaf)
+        default_update(wide, fresh)
+        buffers = tree.tensors(wide)
+        for path, value in tree.tensors(fresh).items():
+            if value.dim() and len(value) == at.rows:
+                buffers[path][at.rows :] = buffers[path][:1]
+        with self.around_forward:
+            outputs = self.target.forward(wide)
+        return self._live_rows(outputs, at)
 
     def capture_all(self, plan: Sequence[Planned], replaying: Replaying) -> None:
         """Capture every bucket of the plan, largest first, at values of a step outside it (or `at_capture`)."""

@@ -21,8 +21,13 @@ MADE_UP_PADDING = (
 
 
 def numerics_note(at: Planned, kind: Kind, record: StepRecord, backend: str) -> Finding:
-    """Rounding, or a state difference without effect."""
-    if kind is Kind.HARMLESS:
+    """Rounding, what follows from it, or a state difference without effect."""
+    if kind is Kind.SHAPE:
+        message = (
+            f"The batch size alone changes the result: eager on {at.key} rows, {at.rows} of them live, puts out what "
+            f"graph {at.key} does, bit for bit, and on {at.rows} rows it rounds otherwise and decides otherwise"
+        )
+    elif kind is Kind.HARMLESS:
         message = f"Graph {at.key} leaves other state than eager, without effect on any output looked at"
     else:
         message = f"Graph {at.key} and eager differ by rounding only"

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import torch
 
-from cudagraph_doctor.errors import Inconclusive
+from cudagraph_doctor.errors import Inconclusive, TargetError
 from cudagraph_doctor.findings import Finding, Step
 from cudagraph_doctor.given_names import check_tolerances, reserved_rows
 from cudagraph_doctor.proof import places
@@ -25,6 +26,7 @@ from cudagraph_doctor.proof.notes import MADE_UP_PADDING, numerics_note, reset_n
 from cudagraph_doctor.proof.probes import first_diverging_module
 from cudagraph_doctor.proof.repair import Cause
 from cudagraph_doctor.proof.runner import RunnerSubject
+from cudagraph_doctor.proof.shape import Outputs, parts_by_rounding
 from cudagraph_doctor.proof.state_diff import harmful, owner, state_difference
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.proof.verdict import Gap, Kind, StepRecord, judge, needs_fresh
@@ -44,6 +46,7 @@ _VERDICTS = {
     Kind.CLEAN: "clean",
     Kind.NUMERICS: "note",
     Kind.HARMLESS: "note",
+    Kind.SHAPE: "note",
     Kind.UNKNOWN: "inconclusive",
     Kind.PADDING: "inconclusive",
     Kind.FROZEN: "finding",
@@ -127,6 +130,8 @@ class Steps:
         kind = judge(record)
         if self.arms.found.replaced_by_reset and kind not in (Kind.CLEAN, Kind.NUMERICS, Kind.HARMLESS, Kind.PADDING):
             raise reset_not_in_place(self.arms.found.replaced_by_reset, at, record)
+        if kind is Kind.DIFFERS and diagnosis.culprits == [] and self._by_shape(at, record, replayed):
+            kind = Kind.SHAPE
         if kind in (Kind.DIFFERS, Kind.UNTOLD) and diagnosis.culprits == [] and not self._again(at, record):
             kind = Kind.UNKNOWN
         # small, but writing a true input over a stale one takes it away: harm shown. Moved damage shows none.
@@ -175,6 +180,33 @@ class Steps:
         if needs_fresh(record):
             self._harm(at, record, padded, replayed)
         return padded
+
+    def _by_shape(self, at: Planned, record: StepRecord, replayed: Result) -> bool:
+        """Whether eager, at the graph's batch size and with other padding, does just what the graph does.
+
+        Then staging is right and padding rows change no live row. What is left is the size: it may round otherwise,
+        which a decision in the step makes large; but a step that counts its rows is at fault.
+        """
+        subject = self.subject
+        if not isinstance(subject, LoopSubject) or subject.form != "loop" or at.key == at.rows:
+            return False
+        try:
+            wide = self.arms.run(Arm.WIDENED, at)
+        except TargetError:  # static inputs are laid out in the target's own way
+            return False
+        if self.gap(replayed, wide).outputs or record.replayed.output_level is not Level.LARGE:
+            return False
+        apart = StepRecord(replayed=self.gap(replayed, wide))
+        self._harm(at, apart, wide, replayed)
+        if apart.harm_step is not None:
+            return False
+        runs = [Outputs(self.arms.backend.free_bytes() // 4) for _ in range(2)]
+        for arm, outputs in zip((Arm.EAGER, Arm.WIDENED), runs, strict=True):
+            subject.around_forward = outputs
+            self.arms.run(arm, at)
+        subject.around_forward = nullcontext()
+        alike = all(outputs.complete for outputs in runs)
+        return alike and parts_by_rounding(runs[0].seen, runs[1].seen, at.rows, int(str(at.key)))
 
     def _against_fresh(self, at: Planned, record: StepRecord, eager: Result, replayed: Result) -> Diagnosis:
         arms, subject = self.arms, self.subject
@@ -266,7 +298,7 @@ class Steps:
             self.cases.append(Case(at, kind, record, diagnosis, module, where, owners, (at.step,), values, own))
         elif kind is Kind.UNKNOWN and not any(n.code == "CGD001" for n in self.notes):
             self.notes.append(unknown_note(at, record, backend))
-        elif kind in (Kind.NUMERICS, Kind.HARMLESS) and not any(
+        elif kind in (Kind.NUMERICS, Kind.HARMLESS, Kind.SHAPE) and not any(
             n.code == "CGD107" and n.key == str(at.key) for n in self.notes
         ):
             self.notes.append(numerics_note(at, kind, record, backend))

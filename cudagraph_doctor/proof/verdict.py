@@ -93,6 +93,8 @@ class Kind(StrEnum):
     """Replays of one graph differ from each other, eager does not."""
     UNKNOWN = "unknown"
     """Eager differs from itself by as much: nothing can be demanded."""
+    SHAPE = "shape"
+    """Eager at the graph's batch size does what the graph does: the size alone turns a close decision; a note."""
     PADDING = "padding"
     """The padding that the doctor made up does it, and eager with the same padding as well: nobody's fault."""
 

@@ -88,8 +88,10 @@ def explain(case: Case, backend: str) -> list[Finding]:
     message = f"Replaying {graph} differs from eager: {_effect(case)}."
     if case.kind is Kind.DIFFERS:
         as_wrong = record.fresh_replayed is not None and record.fresh_replayed.level is Level.EQUAL
-        own = f"as far as the target captures it: {_EITHER}" if case.own_captures else "so nothing is frozen."
-        message += f" A graph captured now differs as well, {own if as_wrong or case.own_captures else 'otherwise.'}"
+        if case.own_captures:  # before a step, not in its midst, where the step's own host values are set
+            message += f" A graph that the target captures now differs as well: {_EITHER}"
+        else:
+            message += f" A graph captured now differs as well, {'so nothing is frozen' if as_wrong else 'otherwise'}."
     return [finding.about("CGD102", Proof.MEASURED, _state_culprit(record.replayed), message, _UNNAMED_WRONG)]
 
 
