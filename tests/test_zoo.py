@@ -46,6 +46,7 @@ ENTRIES = (
     ZooEntry("batch_dependent_rounding"),
     ZooEntry("branch_in_key"),
     ZooEntry("capture_only_stream"),
+    ZooEntry("close_decision"),
     ZooEntry("compiled_submodule", needs_gpu=True, needs="triton"),
     ZooEntry("constant_input"),
     ZooEntry("dataclass_metadata"),

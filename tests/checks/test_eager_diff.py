@@ -455,6 +455,39 @@ def test_state_that_nobody_reads_is_a_note(make: Make, diff: Callable[..., Outco
     assert reserved.findings == ()
 
 
+def near_a_tie(error: float) -> Callable[[Any, Inputs], Inputs]:
+    """A step that decides by a sum which the number of rows moves by `error` a row."""
+
+    def forward(self: Any, inputs: Inputs) -> Inputs:
+        score = inputs["x"] + 1 + error * len(inputs["x"])
+        return {"y": torch.where(score > inputs["x"] + 1 + 3.5 * error, inputs["x"], -inputs["x"])}
+
+    return forward
+
+
+def test_a_close_decision_that_the_batch_size_turns_is_a_note(make: Make, diff: Callable[..., Outcome]) -> None:
+    outcome = diff(make(forward=near_a_tie(1e-5)), 4, 3, 4)
+    assert (outcome.status, verdicts(outcome)) == (Status.PASSED, ["clean", "note", "clean"])
+    assert (only(outcome).code, only(outcome).evidence["kind"]) == ("CGD107", "shape")
+    assert "The batch size alone changes the result: eager on 4 rows, 3 of them live" in only(outcome).message
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        near_a_tie(1.0),
+        lambda self, inputs: {"y": inputs["x"] / len(inputs["x"])},
+        lambda self, inputs: {"y": inputs["x"] - inputs["x"].mean()},
+    ],
+    ids=["decides by the number of rows", "divides by it", "takes the mean over all rows"],
+)
+def test_a_step_that_counts_its_padding_is_at_fault(
+    make: Make, diff: Callable[..., Outcome], forward: Callable[[Any, Inputs], Inputs]
+) -> None:
+    outcome = diff(make(forward=forward), 4, 3, 4)
+    assert (outcome.status, only(outcome).code, only(outcome).step) == (Status.FOUND, "CGD102", 1)
+
+
 def test_rounding_is_a_note_once_a_graph(make: Make, diff: Callable[..., Outcome]) -> None:
     outcome = diff(make(CountingEngine, step=in_graphs(lambda self, i, y: y * (1 + 1e-5))), 2, 2, 2)
     assert (only(outcome).code, outcome.status, verdicts(outcome)) == ("CGD107", Status.PASSED, ["note"] * 3)
