@@ -102,7 +102,7 @@ class _Diff:
             self.progress.stage("steps", len(compared))
             self.arms.begin(compared)
             for at in compared:
-                self.progress.advance(f"step {at.step}, {at.rows} rows, graph {at.key}")
+                self.progress.advance(f"step {at.step}, {at.in_rows}, graph {at.key}")
                 self.steps.play(at)
         except (DoctorError, ListenerError):
             raise
@@ -145,8 +145,9 @@ class _Diff:
         self.arms.discover_graphs(plan)
 
     def _failed(self, plan: list[Planned], danger: Finding, error: Exception) -> Outcome:
-        what = " ".join(str(error).split())[:200]
-        finding = replace(danger, evidence={**danger.evidence, "error": f"{type(error).__name__}: {what}"})
+        what = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        message = f"{danger.message} It raised {what}"
+        finding = replace(danger, message=message, evidence={**danger.evidence, "error": what})
         self.subject.not_checked.append("what comes after the replay that failed")
         return self._summed_up(plan, [finding, *self._findings()])
 

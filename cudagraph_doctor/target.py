@@ -43,7 +43,8 @@ class LoopTarget(Protocol):
     #   update(static, fresh) -> None        copies fresh tensors into the leading rows (and columns); behind them, what
     #                                        static_inputs put there, or the last live row again
     #   prepare(static, fresh, bucket, capturing) -> None
-    #                                        host planning, before captures and replays, in neither: nothing
+    #                                        host planning, before captures and replays, in neither, and not before
+    #                                        eager steps: nothing
     #   at_capture(bucket) -> Pytree         values that the capture sees: a step outside the compared ones
     #   graphed() -> Callable[[fresh], outputs]   the user's own runner (captures as it likes): the doctor's
     #   state() -> Mapping[str, Tensor]      names for state tensors: found by watching, named by attribute path

@@ -130,7 +130,7 @@ def _kept_outputs(arms: Arms, plan: Sequence[Planned], first: list[Outputs], val
         Finding(
             "CGD104",
             f"`{name}` is an output of a graph, still in use when a later replay overwrites it: {difference} at step "
-            f"{step.step} ({step.rows} rows). Healed by giving `{name}` memory of its own before that replay.",
+            f"{step.step} ({step.in_rows}). Healed by giving `{name}` memory of its own before that replay.",
             RULES["CGD104"].severity,
             Proof.CONFIRMED,
             f"Clone what is kept over a replay (`{name.rpartition('.')[2]} = output.clone()`).",

@@ -223,7 +223,7 @@ class LoopSubject:
 
     def _key(self, at: Planned) -> int:
         if not isinstance(at.key, int):
-            raise Inconclusive(f"no bucket serves {at.rows} rows", fix="add a bucket, or leave this batch size out")
+            raise Inconclusive(f"no bucket serves {at.in_rows}", fix="add a bucket, or leave this batch size out")
         return at.key
 
     def _capture(self, bucket: int, static: Any, values: Any, warm: bool) -> _Capture:

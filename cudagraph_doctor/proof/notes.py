@@ -25,7 +25,7 @@ def numerics_note(at: Planned, kind: Kind, record: StepRecord, backend: str) -> 
     if kind is Kind.SHAPE:
         message = (
             f"The batch size alone changes the result: eager on {at.key} rows, {at.rows} of them live, puts out what "
-            f"graph {at.key} does, bit for bit, and on {at.rows} rows it rounds otherwise and decides otherwise"
+            f"graph {at.key} does, bit for bit, and on {at.in_rows} it rounds otherwise and decides otherwise"
         )
     elif kind is Kind.HARMLESS:
         message = f"Graph {at.key} leaves other state than eager, without effect on any output looked at"
@@ -46,9 +46,9 @@ def numerics_note(at: Planned, kind: Kind, record: StepRecord, backend: str) -> 
 
 def unknown_note(at: Planned, record: StepRecord, backend: str) -> Finding:
     """Eager is no reference; or what differed does not come again each time."""
-    what = f"Eager differs from eager at step {at.step} with {at.rows} rows: {record.eager_control}."
+    what = f"Eager differs from eager at step {at.step} with {at.in_rows}: {record.eager_control}."
     if record.eager_control.level is Level.EQUAL:
-        what = f"What differed at step {at.step} with {at.rows} rows did not at each repetition: {record.replayed}."
+        what = f"What differed at step {at.step} with {at.in_rows} did not at each repetition: {record.replayed}."
     return Finding(
         "CGD001",
         f"{what} The graph cannot be judged by it.",
@@ -67,7 +67,7 @@ def reset_not_in_place(names: Sequence[str], at: Planned, record: StepRecord) ->
     what = ", ".join(f"`{name}`" for name in names[:5])
     return TargetError(
         f"reset() is not in place: {what} is another tensor after it, while graphs keep the memory that they captured",
-        seen=f"step {at.step} with {at.rows} rows then differs: {gap}",
+        seen=f"step {at.step} with {at.in_rows} then differs: {gap}",
         fix=f"write into the tensor that is there (`{names[0]}.zero_()`, `{names[0]}.copy_(start)`) instead of putting "
         "a new one in its place",
     )

@@ -193,10 +193,15 @@ def _wrong_part(content: torch.Tensor, right: torch.Tensor) -> str:
     rows = (
         wrong.flatten(1).any(1).nonzero().flatten().tolist() if wrong.dim() > 1 else wrong.nonzero().flatten().tolist()
     )
-    text = f"rows {_ranges(rows)}"
+    text = _numbered("row", rows)
     if wrong.dim() == 2 and wrong.shape[1] > 1:
-        text += f", columns {_ranges(wrong.any(0).nonzero().flatten().tolist())}"
+        text += f", {_numbered('column', wrong.any(0).nonzero().flatten().tolist())}"
     return text
+
+
+def _numbered(what: str, numbers: Sequence[int]) -> str:
+    """Of rows, say: "row 7", "rows 0 to 2, 5"."""
+    return f"{what}{'s' if len(numbers) > 1 else ''} {_ranges(numbers)}"
 
 
 def _ranges(numbers: Sequence[int]) -> str:

@@ -151,6 +151,10 @@ def state_difference(
             mask = found.suspicious.setdefault(extent, torch.zeros_like(covered))
             mask |= rest
             found.level = max(found.level, Level.SMALL, key=_ORDER.index)
+    # addresses differ from run to run: what is told first must not hang on them
+    number = {name: n for n, name in enumerate([*tensors, UNNAMED])}
+    found.names = dict.fromkeys(sorted(found.names, key=number.__getitem__))
+    found.places.sort(key=lambda place: number[place.name])
     return found
 
 

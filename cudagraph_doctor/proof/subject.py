@@ -28,6 +28,11 @@ class Planned:
     key: Hashable
     """What the graph of this step is looked up by; None if no graph serves it."""
 
+    @property
+    def in_rows(self) -> str:
+        """In words: "1 row", "7 rows"."""
+        return f"{self.rows} row" + ("s" if self.rows != 1 else "")
+
 
 Replaying = Callable[[Planned | None], None]
 """Told the step before a graph is replayed, and None once the device is done with it."""

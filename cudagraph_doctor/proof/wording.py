@@ -164,7 +164,7 @@ def _of_remedies(case: Case, remedies: list[Remedy], draft: _Draft) -> Finding:
     baked = f" by value ({first.was} then, {first.expected} now)" if case.values else " by value"
     what = {
         Cause.NOT_REFRESHED: f"`{name}` is not refreshed before the replay",
-        Cause.PARTLY_REFRESHED: f"`{name}` is refreshed only in part ({first.where} are stale)",
+        Cause.PARTLY_REFRESHED: f"`{name}` is refreshed only in part (not {first.where})",
         Cause.STALE_TAIL: f"`{name}` keeps the values of an earlier step in its {first.where}",
         Cause.PADDING: f"`{name}` addresses live state from its {first.where}",
         Cause.REBOUND: f"graph {case.at.key} has `{first.was}` where one captured now has `{first.expected}`"
@@ -183,7 +183,7 @@ def _of_remedies(case: Case, remedies: list[Remedy], draft: _Draft) -> Finding:
         code,
         Proof.CONFIRMED if case.diagnosis.confirmed else Proof.MEASURED,
         Culprit(first.kind, name, _detail(case, remedies), captured, expected),
-        f"{what}: {_effect(case)}. Step {case.at.step}, {case.at.rows} rows: {healed}.",
+        f"{what}: {_effect(case)}. Step {case.at.step}, {case.at.in_rows}: {healed}.",
         fix.format(name=first.name, last=first.name.rpartition(".")[2], was=first.was),
         {"cause": first.cause.value, "healed_by": healed, "remedies_tried": case.diagnosis.tried},
     )
@@ -284,7 +284,7 @@ def short(tensor: torch.Tensor | None, limit: int = 24) -> Any:
 
 def failing_replay(at: Planned, moved: Sequence[str], places: Places, backend: str) -> Finding:
     """Should this replay fail or take the process along: the same step has run eagerly."""
-    message = f"Replaying graph {at.key} fails: step {at.step} ({at.rows} rows) runs eagerly, and not by its graph."
+    message = f"Replaying graph {at.key} fails: step {at.step} ({at.in_rows}) runs eagerly, and not by its graph."
     culprit = None
     if moved:
         names = ", ".join(f"`{name}`" for name in moved[:5])

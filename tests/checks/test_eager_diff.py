@@ -250,7 +250,7 @@ def test_progress_is_told(make: Make, diff: Callable[..., Outcome]) -> None:
     (estimate,) = diary.of("say")
     assert "3 steps of about" in estimate and "MiB for copies" in estimate
     steps = [text for text in diary.of("advance") if text.startswith("step ")]
-    assert steps == ["step 0, 2 rows, graph 2", "step 1, 1 rows, graph 2", "step 2, 2 rows, graph 2"]
+    assert steps == ["step 0, 2 rows, graph 2", "step 1, 1 row, graph 2", "step 2, 2 rows, graph 2"]
 
 
 # what cannot be judged
@@ -708,7 +708,9 @@ def test_a_replay_that_raises_is_a_finding(make: Make, diff: Callable[..., Outco
     assert (outcome.status, finding.code, finding.step) == (Status.FOUND, "CGD003", at)
     assert finding.evidence["error"] == "RuntimeError: no luck"
     assert "what comes after the replay that failed" in outcome.not_checked
-    assert diary.events[-1] == ("journal", replace(finding, evidence={"moved": []})), "the danger is not over"
+    assert finding.message.endswith("not by its graph. It raised RuntimeError: no luck"), "the report shows it at once"
+    danger = replace(finding, message=finding.message.removesuffix(" It raised RuntimeError: no luck"))
+    assert diary.events[-1] == ("journal", replace(danger, evidence={"moved": []})), "the danger is not over"
 
 
 def test_what_was_found_before_is_told_too(make: Make, diff: Callable[..., Outcome]) -> None:

@@ -73,7 +73,7 @@ def test_corner_has_the_shape_of_the_value() -> None:
 def test_an_input_that_was_not_refreshed() -> None:
     slots = ints(5, 6, 8, 8)
     (remedy,) = input_remedies(scene({"slots": slots}), {"slots": ints(5, 7)}, AT, True)
-    assert told([remedy]) == [("slots", Cause.NOT_REFRESHED, "rows 1")]
+    assert told([remedy]) == [("slots", Cause.NOT_REFRESHED, "row 1")]
     assert remedy.kind == "input" and remedy.bytes == 16 and is_view(remedy.buffer, slots)
     assert remedy.held is not None and remedy.held.tolist() == [5, 6]
     assert remedy.right is not None and remedy.right.tolist() == [5, 7]
@@ -211,7 +211,7 @@ def test_padding_elsewhere_floats_and_masks_are_not_moved() -> None:
 def test_a_transplant_takes_over_what_differs() -> None:
     now = ints(5, 7, 8, 8)
     (remedy,) = transplants(scene({}, {"slots": ints(5, 6, 8, 8)}), scene({}, {"slots": now}), AT)
-    assert told([remedy]) == [("slots", Cause.NOT_REFRESHED, "rows 1")]
+    assert told([remedy]) == [("slots", Cause.NOT_REFRESHED, "row 1")]
     assert remedy.buffer is now
     assert remedy.right is not None and remedy.right.tolist() == [5, 6, 8, 8]
     assert remedy.held is not None and remedy.held.tolist() == [5, 7, 8, 8]
@@ -222,7 +222,7 @@ def test_transplants_tell_tails_and_moved_names_apart() -> None:
     new = scene({}, {"lens": ints(1, 2, 0, 0), "slots": ints(5, 7, 8, 8)})
     assert told(transplants(old, new, AT)) == [
         ("lens", Cause.STALE_TAIL, "padding rows 2 and up"),
-        ("slots", Cause.REBOUND, "rows 1"),
+        ("slots", Cause.REBOUND, "row 1"),
     ]
 
 

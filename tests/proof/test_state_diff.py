@@ -199,6 +199,18 @@ def test_a_part_that_no_name_covers_is_unnamed() -> None:
     assert (found.extra, found.other) == (1, 1)
 
 
+def test_what_is_told_first_does_not_hang_on_addresses() -> None:
+    both = torch.zeros(2, 4)
+    low, high = both[0], both[1]
+    parts = {whole(part): part for part in (low, high)}
+    for names in (["a", "b"], ["b", "a"]):
+        tensors = {name: {"a": high, "b": low}[name] for name in names}
+        was, new = ({at: raw(part + more) for at, part in parts.items()} for more in (0, 1))
+        found = state_difference(was, was, new, tensors, [])
+        assert list(found.names) == names and found.places[0].name == names[0]
+        assert str(found).startswith(f"state {names[0]}, {names[1]}: ")
+
+
 def test_an_element_is_counted_under_its_first_name_only() -> None:
     before = torch.zeros(8)
     result = changed(changed(before, 1, 7.0), 6, 7.0)

@@ -12,7 +12,7 @@ from cudagraph_doctor.graph.backend import Backend, LiveGraph
 from cudagraph_doctor.proof.engine import EngineSubject
 from cudagraph_doctor.proof.loop import LoopSubject
 from cudagraph_doctor.proof.runner import RunnerSubject
-from cudagraph_doctor.proof.subject import Subject, hold
+from cudagraph_doctor.proof.subject import Planned, Subject, hold
 
 
 def live() -> LiveGraph:
@@ -64,3 +64,7 @@ def test_all_forms_keep_the_protocol(
     ]
     assert [subject.form for subject in subjects] == ["loop", "loop with its own runner", "engine"]
     assert all(subject.can_recapture and not subject.pipelined and not subject.not_checked for subject in subjects)
+
+
+def test_rows_in_words() -> None:
+    assert [Planned(0, 0, rows, 2).in_rows for rows in (0, 1, 2)] == ["0 rows", "1 row", "2 rows"]

@@ -195,7 +195,7 @@ def test_state_alone_names_the_slot() -> None:
     [
         (Cause.NOT_REFRESHED, Kind.FROZEN, "CGD101", "`static.slots` is not refreshed", "static.slots[:n].copy_"),
         (Cause.NOT_REFRESHED, Kind.DIFFERS, "CGD102", "`static.slots` is not refreshed", "static.slots[:n].copy_"),
-        (Cause.PARTLY_REFRESHED, Kind.DIFFERS, "CGD102", "only in part (rows 1 are stale)", "Copy all of `slots`"),
+        (Cause.PARTLY_REFRESHED, Kind.DIFFERS, "CGD102", "only in part (not rows 1)", "Copy all of `slots`"),
         (
             Cause.STALE_TAIL,
             Kind.FROZEN,
