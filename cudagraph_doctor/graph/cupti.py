@@ -47,21 +47,28 @@ def node_creations(heard: Callable[[], None]) -> Iterator[None]:
         yield
 
 
+_WITHOUT_STATUS = ("cudaGetErrorString", "cudaGetErrorName", "cudaCreateChannelDesc")
+"""Calls that return no status: what CUPTI gives as the address of theirs must not be read."""
+
+
 @contextmanager
 def failing_calls(heard: Callable[[str, int], None]) -> Iterator[None]:
     """`heard(name, code)` is called inside the block when a call of CUDA returns an error about captures (900 to 908).
 
-    A call that fails inside another is told first. What `heard` raises is raised at the end of the block. Raises
-    Unavailable before the block is entered.
+    A call that fails inside another is told first. `heard` runs inside of CUDA: it must call neither CUDA nor torch.
+    What it raises is raised at the end of the block. Raises Unavailable before the block is entered.
     """
     api = _api()
 
     def called(data: Any) -> None:
         if data.callback_site != api.ApiCallbackSite.API_EXIT:
             return
-        code = ctypes.c_int.from_address(data.function_return_value).value
+        address, name = data.function_return_value, data.function_name
+        if not address or name.startswith(_WITHOUT_STATUS):
+            return
+        code = ctypes.c_int.from_address(address).value
         if 900 <= code <= 908:
-            heard(plain_name(data.function_name), code)
+            heard(plain_name(name), code)
 
     def enable(subscriber: int) -> None:
         for domain in (api.CallbackDomain.RUNTIME_API, api.CallbackDomain.DRIVER_API):

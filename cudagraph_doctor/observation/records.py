@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 from cudagraph_doctor.findings import Location
 from cudagraph_doctor.graph.callsite import Line
+from cudagraph_doctor.graph.illegal import Kind
+from cudagraph_doctor.observation.cuda_errors import kind_of_call
 from cudagraph_doctor.observation.ledger import Ledger
 from cudagraph_doctor.observation.model import Operation, ToldBy
 
@@ -57,7 +59,30 @@ class FailedCall:
 
     name: str
     code: int
-    operation: Operation
+    lines: tuple[Line, ...]
+    """The user's lines that led to it, innermost first."""
+    capture: int
+    position: int
+    module: str
+    thread: str
+    """Name of the thread that called, if that was not the one that captures."""
+
+    @property
+    def operation(self) -> Operation:
+        """The same for a report."""
+        places = [line.location() for line in self.lines]
+        kind = kind_of_call(self.name)
+        return Operation(
+            name=self.name,
+            kind=Kind.OTHER_THREAD if self.thread else kind,
+            location=places[0] if places else None,
+            callers=tuple(places[1:]),
+            capture=self.capture,
+            position=self.position,
+            module=self.module,
+            thread=self.thread,
+            detail=f"{kind}" if self.thread else "",
+        )
 
 
 @dataclass(frozen=True, slots=True)

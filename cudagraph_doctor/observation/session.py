@@ -19,7 +19,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from cudagraph_doctor.graph.callsite import Line, callsites
 from cudagraph_doctor.graph.illegal import CaptureStatus, Kind
 from cudagraph_doctor.graph.legality import Illegal
-from cudagraph_doctor.observation.cuda_errors import code_of, kind_of_call
+from cudagraph_doctor.observation.cuda_errors import code_of
 from cudagraph_doctor.observation.host_values import HostValues
 from cudagraph_doctor.observation.ledger import Ledger
 from cudagraph_doctor.observation.model import Operation, ToldBy
@@ -311,10 +311,14 @@ class Session:
             self.done[site] += 1
 
     def call_failed(self, name: str, code: int) -> None:
-        """CUPTI tells of a call that failed."""
-        if self.window is not None:
-            operation = self.operation(Site(name, callsites()), kind_of_call(name))
-            self.failed_calls.append(FailedCall(name, code, operation))
+        """CUPTI tells of a call that failed, from inside of CUDA: only what is at hand is noted."""
+        window = self.window
+        if window is not None:
+            thread = "" if threading.get_ident() == window.thread else threading.current_thread().name
+            call = FailedCall(
+                name, code, callsites(), window.index, window.position, "" if thread else self._modules.current, thread
+            )
+            self.failed_calls.append(call)
 
     def culprit(self, first: BaseException | None) -> Failure | None:
         """The failure that a run died of: the one that raised its first error, else the first that was noted.

@@ -140,7 +140,8 @@ class Windows:
 
         def begin() -> None:
             if not session.dry:
-                self._own["capture_begin"](graph, pool, mode, *args, **kwargs)
+                with session.quiet():  # torch fills the seed and offset of generators: not the user's work
+                    self._own["capture_begin"](graph, pool, mode, *args, **kwargs)
 
         if session.window is not None:
             session.perform("CUDAGraph.capture_begin", begin, _nested, returns_nothing=True)
@@ -168,7 +169,8 @@ class Windows:
         try:
             if not session.dry:
                 self._open = None
-                self._own["capture_end"](graph)
+                with session.quiet():
+                    self._own["capture_end"](graph)
         except Exception as error:
             session.ended_badly(error)
             raise
@@ -209,7 +211,8 @@ class Windows:
     def register_generator_state(self, graph: Any, generator: Any) -> None:
         """The graph may draw from the generator."""
         self._session.register(generator)
-        self._own["register_generator_state"](graph, generator)
+        with self._session.quiet():
+            self._own["register_generator_state"](graph, generator)
 
     def pool(self, graph: Any) -> Any:
         """The pool, also of a graph of the dry run."""

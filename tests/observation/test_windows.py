@@ -173,3 +173,33 @@ def test_a_graph_that_ends_and_breaks_the_capture_is_the_culprit(rig: Any) -> No
     assert error is not None
     culprit = session.culprit(None)
     assert culprit.operation.kind is Kind.DESTROYED_GRAPH and culprit.operation.location.code == "held.clear()"
+
+
+@pytest.mark.parametrize("method", ["capture_begin", "capture_end", "register_generator_state"])
+def test_what_torch_itself_does_when_captures_begin_and_end_is_not_the_users(
+    rig: Any, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Measured on an H200, torch 2.11: two `fill_` for each capture, which no captured stream gets."""
+    seed = torch.zeros(1, device=DEVICE)
+    own = getattr(torch.cuda.CUDAGraph, method)
+
+    def as_torch_does(graph: Any, *args: Any, **kwargs: Any) -> None:
+        before = torch.cuda.current_stream()
+        torch.cuda.set_stream(torch.cuda.default_stream())
+        seed.fill_(7)
+        torch.cuda.set_stream(before)
+        own(graph, *args, **kwargs)
+
+    monkeypatch.setattr(torch.cuda.CUDAGraph, method, as_torch_does)
+
+    def capture() -> None:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            if method == "register_generator_state":
+                graph.register_generator_state(torch.cuda.default_generators[0])
+            seed.add_(1)
+
+    with rig.hooks(dry=False) as session:
+        capture()
+    assert session.outside == [] and session.failures == []
+    assert session.windows[0].launches == 1
