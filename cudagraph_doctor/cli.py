@@ -66,11 +66,10 @@ _fail_on_option = click.option(
 )
 
 
-def _running_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Options of all commands that run a target."""
+def _target_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Options of all commands that make a target."""
     for option in (
         _fail_on_option,
-        click.option("--in-process", is_flag=True, help="Run in this process, for a debugger."),
         click.option(
             "--timeout",
             type=float,
@@ -78,7 +77,7 @@ def _running_options(command: Callable[..., int]) -> Callable[..., int]:
             show_default=True,
             metavar="SECONDS",
             callback=_reads(options.seconds),
-            help="Stop after this time and show where it hangs (not with --in-process).",
+            help="Stop after this time and show where it hangs.",
         ),
         click.option(
             "--app-dir",
@@ -100,18 +99,27 @@ def _running_options(command: Callable[..., int]) -> Callable[..., int]:
             help="Argument for the target's function; repeatable.",
         ),
         click.option(
+            "--seed", type=int, default=0, show_default=True, help="Seed of the target (if it takes one) and the plan."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _checking_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Options of all commands that run checks on a target."""
+    for option in (
+        click.option("--in-process", is_flag=True, help="Run in this process, for a debugger; without --timeout."),
+        click.option(
             "--backend",
             type=click.Choice(["auto", "cuda", "emulated"]),
             default="auto",
             show_default=True,
             help="auto: the GPU if there is one, else emulated on the CPU.",
         ),
-        click.option(
-            "--seed", type=int, default=0, show_default=True, help="Seed of the target (if it takes one) and the plan."
-        ),
     ):
         command = option(command)
-    return command
+    return _target_options(command)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -148,7 +156,7 @@ def cli() -> None:
 @click.option(
     "--atol", multiple=True, metavar="[OUTPUT=]X", callback=_reads(options.bounds), help="The same, absolutely."
 )
-@_running_options
+@_checking_options
 @_looking_options
 def diff(
     rtol: dict[str, float],
@@ -198,7 +206,7 @@ def diff(
     help="Batch sizes whose graphs are captured, for an engine that captures in its first steps.",
 )
 @click.option("--exhaustive", is_flag=True, help="All buckets.")
-@_running_options
+@_checking_options
 @_looking_options
 def capture(
     target_arg: dict[str, str],
@@ -325,7 +333,7 @@ class _WithCommand(click.Command):
 @click.option("--no-ranges", is_flag=True, help="Add no labels to steps and captures that have none.")
 @click.option("--scrub", is_flag=True, help="Leave out of the trace what tells of this machine and its user.")
 @click.option("--then-check", is_flag=True, help="Feed the trace to `buckets`.")
-@_running_options
+@_target_options
 @_looking_options
 @click.pass_context
 def record(
@@ -362,9 +370,6 @@ def record(
         raise click.UsageError("give a SPEC or a command after --, not both.")
     if "after" in context.meta and not command:
         raise click.UsageError("no command follows --.")
-    ignored = {name: plain.pop(name) for name in ("backend", "in_process")}
-    if ignored["backend"] == "emulated":
-        raise click.UsageError("an emulated loop leaves no trace of a GPU: leave --backend out.")
     settings = Settings(
         "record", spec or "reference:engine", target_args=target_arg, timeout_s=timeout, debug=debug, **plain
     )

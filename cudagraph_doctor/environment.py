@@ -124,16 +124,21 @@ def survey() -> Survey:
     if no_torch:
         cannot.append(f"any target: {no_torch}.")
     else:
-        can.append("diff, emulated: targets in plain PyTorch, and your staging code, on the CPU.")
+        can.append("diff and capture, emulated: targets in plain PyTorch, and your staging code, on the CPU.")
     if no_backend:
-        cannot.append(f"diff on real graphs: {no_backend}.")
+        cannot.append(f"diff and capture on real graphs: {no_backend}.")
         cannot.append("Triton and CUDA kernels, overlap of streams, real memory pools: they need the CUDA backend.")
     else:
-        can.append("diff on real graphs: nodes and parameters are read and patched through cuda-bindings.")
+        can.append("diff and capture on real graphs: nodes and parameters are read and patched through cuda-bindings.")
         if no_compiler:
             cannot.append(f"the bundled model with its own CUDA kernels: {no_compiler}.")
         else:
             can.append("the bundled model with its own CUDA kernels (compiled by NVRTC).")
+    if no_ijson := _cannot_import("ijson"):
+        cannot.append(f"traces of torch.profiler (buckets): {no_ijson}.")
+        can.append("traces (buckets): SQLite exports of nsys, from any machine.")
+    else:
+        can.append("traces (buckets): SQLite exports of nsys and torch.profiler traces, from any machine.")
     can.append("saved reports (report), rule pages (explain).")
     if not no_backend and no_cupti:
         cannot.append(f"the line that launches a kernel without torch's dispatcher (Triton, CUDA C++): {no_cupti}.")

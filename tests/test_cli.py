@@ -93,6 +93,8 @@ def test_suspicions_do_not_fail(fake_world: FakeWorld) -> None:
         (["diff", "no.such.module"], 'no module "no"'),
         (["diff", "reference:lop"], 'Did you mean "loop"?'),
         (["buckets", "naughty.py", "--step-pattern", ""], "an empty pattern fits every label"),
+        (["record", "-o", "trace", "--backend", "emulated"], "No such option '--backend'"),
+        (["record", "-o", "trace", "--in-process"], "No such option '--in-process'"),
         (["dif"], "No such command"),
         (["report", "nowhere.json"], "does not exist"),
         (["report", "naughty.py"], "no complete JSON"),

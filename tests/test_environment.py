@@ -61,8 +61,10 @@ def test_a_cpu_build(machine: Machine) -> None:
     machine()
     assert "a build without CUDA" in environment.cuda_obstacle()
     found = environment.survey()
-    assert any(sentence.startswith("diff, emulated") for sentence in found.can)
-    assert any("diff on real graphs" in sentence for sentence in found.cannot)
+    assert any(sentence.startswith("diff and capture, emulated") for sentence in found.can)
+    assert any("diff and capture on real graphs" in sentence for sentence in found.cannot)
+    assert any(sentence.startswith("traces (buckets): SQLite exports") for sentence in found.can)
+    assert any(sentence.startswith("traces of torch.profiler (buckets): ijson cannot") for sentence in found.cannot)
     assert found.parts["nsys"] == "not found on PATH"
     assert environment.runtime()["torch_cuda"] == ""
 
@@ -80,11 +82,12 @@ def test_a_gpu_without_bindings_says_what_to_install(machine: Machine) -> None:
 
 
 def test_a_full_machine(machine: Machine) -> None:
-    machine(cuda="13.0", gpu=True, modules=("cuda.bindings.driver", "cuda.core", "cupti.cupti"))
+    machine(cuda="13.0", gpu=True, modules=("cuda.bindings.driver", "cuda.core", "cupti.cupti", "ijson"))
     assert environment.cuda_obstacle() == ""
     found = environment.survey()
     assert not found.cannot
-    assert any("diff on real graphs" in sentence for sentence in found.can)
+    assert "traces (buckets): SQLite exports of nsys and torch.profiler traces, from any machine." in found.can
+    assert any("diff and capture on real graphs" in sentence for sentence in found.can)
     facts = environment.runtime() | environment.gpu()
     assert (facts["gpu"], facts["compute_capability"], facts["torch_cuda"]) == ("NVIDIA H200", "9.0", "13.0")
 

@@ -1,6 +1,6 @@
 """Two eager runs of one step at two batch sizes: is it rounding where they first part?
 
-A kernel may add in another order for another number of rows. That is small where it arises, and becomes large only where
+A kernel may add in another order for another number of rows. That is small where it arises, and becomes large where
 the step decides by it: a threshold, a sort, a router of experts. A step that counts its rows parts by much at once.
 """
 
