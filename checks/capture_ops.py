@@ -15,6 +15,7 @@ from cudagraph_doctor import loader
 from cudagraph_doctor.errors import DoctorError, Inconclusive
 from cudagraph_doctor.findings import Outcome, Status
 from cudagraph_doctor.graph.backend import Backend
+from cudagraph_doctor.graph.recovery import free_generators
 from cudagraph_doctor.observation import cuda_errors
 from cudagraph_doctor.observation.judging import RULES, judge
 from cudagraph_doctor.observation.model import Observation
@@ -68,6 +69,8 @@ def run_unmade(error: DoctorError, backend: Backend, settings: Settings, progres
     if raised is None or cuda_errors.first(raised) is None:
         return None
     torch.cuda.set_stream(torch.cuda.default_stream())  # a capture that fails leaves its own stream current
+    if backend.name == "cuda":
+        free_generators()
     player = LoadingPlayer(lambda: loader.load(settings, backend.device))
     return _outcome(Observer(lambda opened: player, backend, progress).observe(), backend, settings)
 

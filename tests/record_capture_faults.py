@@ -128,7 +128,10 @@ def _run(words: list[str], *before: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *words],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join((*before, str(ROOT)))},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, (*before, str(ROOT), os.environ.get("PYTHONPATH")))),
+        },
         capture_output=True,
         text=True,
         timeout=300,

@@ -36,6 +36,7 @@ _OF_TORCH = {
     "Cannot call CUDAGeneratorImpl": Kind.GENERATOR,
     "Attempt to increase offset for a CUDA generator": Kind.GENERATOR,
     "RNG op during graph capture": Kind.GENERATOR,
+    "Cannot prepare for replay during capturing stage": Kind.NESTED_CAPTURE,
     "No warmup iterations occurred before capture": Kind.FIRST_USE,
     "stale reference to the default stream": Kind.UNCAPTURED_WORK,
     "freeAsync() was called on an uncaptured allocation": Kind.ALLOCATION,

@@ -17,6 +17,7 @@ from cudagraph_doctor.graph.backend import Backend, LiveGraph
 from cudagraph_doctor.graph.cupti import Unavailable, failing_calls
 from cudagraph_doctor.graph.illegal import Kind
 from cudagraph_doctor.graph.origins import ModulePath
+from cudagraph_doctor.graph.recovery import free_generators
 from cudagraph_doctor.observation import cuda_errors
 from cudagraph_doctor.observation.calls import wrapped
 from cudagraph_doctor.observation.host_values import HostValues
@@ -139,11 +140,16 @@ class Runs:
             if session.window is not None:
                 session.window.nodes = live.nodes
 
+        def free() -> None:
+            if not dry and self._backend.name == "cuda" and (error is not None or session.failures):
+                free_generators(self.player.generators)
+
         error: Exception | None = None
         in_full = watched or not _compiles()
         with ExitStack() as stack:
             stack.callback(memory.set_random_state, random)
             stack.callback(torch.cuda.set_stream, stream)
+            stack.callback(free)
             if in_full:
                 stack.enter_context(modules.followed())
             stack.enter_context(self._backend.log.listening(captured=captured))

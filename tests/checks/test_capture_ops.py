@@ -187,7 +187,7 @@ class WaitsEagerly(Loop):
         if not torch.cuda.is_current_stream_capturing():
             torch.cuda.synchronize()
             self.event.query()
-        self.event.record()
+        torch.cuda.Event().record()  # not the one that is polled: measured, polling one that was captured is invalid
 
 
 class Seeds(Loop):

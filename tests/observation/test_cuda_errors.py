@@ -28,6 +28,10 @@ def test_codes_from_the_error_and_from_its_words() -> None:
         (RuntimeError(faults.UNREGISTERED_GENERATOR), Kind.GENERATOR),
         (faults.reseeded("set_state"), Kind.GENERATOR),
         (RuntimeError(faults.DEFAULT_STREAM), Kind.UNCAPTURED_WORK),
+        (
+            RuntimeError("Cannot prepare for replay during capturing stage. during CUDA graph capture."),
+            Kind.NESTED_CAPTURE,
+        ),
         (RuntimeError("cuDNN: No warmup iterations occurred before capture"), Kind.FIRST_USE),
         (faults.cuda_error(904), Kind.UNJOINED_FORK),
         (faults.cuda_error(905), Kind.UNCAPTURED_WORK),

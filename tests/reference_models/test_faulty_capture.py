@@ -118,7 +118,8 @@ def test_the_emulation_captures_every_twin(emulated: str, name: str) -> None:
 
 def in_a_process_of_its_own(name: str, twin: bool) -> dict[str, str]:
     command = [sys.executable, str(SCRIPT), name, *(["--twin"] if twin else [])]
-    environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[1])}
+    path = os.pathsep.join(filter(None, [str(SCRIPT.parents[1]), os.environ.get("PYTHONPATH", "")]))
+    environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     answer: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
@@ -129,8 +130,9 @@ def in_a_process_of_its_own(name: str, twin: bool) -> dict[str, str]:
 @pytest.mark.parametrize("twin", [False, True])
 @pytest.mark.parametrize("name", CAPTURE_FAULTS)
 def test_what_cuda_refuses(cuda: str, name: str, twin: bool) -> None:
-    first_use = CAPTURE_FAULTS[name].first_use
-    answer = in_a_process_of_its_own(name, twin) if first_use else plain.attempt(name, twin, cuda)
+    # Measured on an H200, torch 2.11: a plain capture that fails leaves the default generator capturing, and whatever
+    # draws from it afterwards in the same process raises "Offset increment outside graph capture".
+    answer = in_a_process_of_its_own(name, twin)
     assert bool(answer["raised"]) == (name in LOUD and not twin), answer
 
 
