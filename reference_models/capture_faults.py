@@ -187,7 +187,7 @@ _ALL = (
         name="manual-seed",
         rule="CGD206",
         culprit="torch.cuda.manual_seed",
-        summary="The device's generator is seeded in every step.",
+        summary="The device's generator is seeded from the clock in every step.",
         twin="It is seeded once.",
     ),
     CaptureFault(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import torch
@@ -126,11 +127,11 @@ class NoiseByDefault(NoiseOfItsOwn):
 
 
 class SeededInStep(NoiseOfItsOwn):
-    """So that every step draws the same."""
+    """So that no two runs draw the same. A capture would take the seed that the generator has already."""
 
     def aside(self, logits: torch.Tensor, inputs: DecodeInputs) -> None:
         """Seed, and draw."""
-        torch.cuda.manual_seed(0)  # planted: manual-seed CGD206
+        torch.cuda.manual_seed(time.monotonic_ns())  # planted: manual-seed CGD206
         self.noise.exponential_()
 
 

@@ -34,6 +34,7 @@ _OF_CODE = {
 _OF_TORCH = {
     "Cannot copy between CPU and CUDA tensors during CUDA graph capture": Kind.PAGEABLE_COPY,
     "Cannot call CUDAGeneratorImpl": Kind.GENERATOR,
+    "CUDAGeneratorImpl::set_current_seed can be called": Kind.GENERATOR,
     "Attempt to increase offset for a CUDA generator": Kind.GENERATOR,
     "RNG op during graph capture": Kind.GENERATOR,
     "Cannot prepare for replay during capturing stage": Kind.NESTED_CAPTURE,

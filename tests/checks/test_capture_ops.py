@@ -6,6 +6,7 @@ import gc
 import inspect
 import re
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -192,8 +193,8 @@ class WaitsEagerly(Loop):
 
 class Seeds(Loop):
     def aside(self, x: torch.Tensor) -> None:
-        torch.manual_seed(3)  # CGD206
-        torch.cuda.manual_seed(3)  # CGD206
+        torch.manual_seed(time.monotonic_ns())  # CGD206
+        torch.cuda.manual_seed(time.monotonic_ns())  # CGD206
         torch.empty_like(x).uniform_(generator=self.generator)  # CGD206
 
 

@@ -27,6 +27,7 @@ def test_codes_from_the_error_and_from_its_words() -> None:
         (RuntimeError(faults.PAGEABLE_COPY), Kind.PAGEABLE_COPY),
         (RuntimeError(faults.UNREGISTERED_GENERATOR), Kind.GENERATOR),
         (faults.reseeded("set_state"), Kind.GENERATOR),
+        (faults.other_seed(), Kind.GENERATOR),
         (RuntimeError(faults.DEFAULT_STREAM), Kind.UNCAPTURED_WORK),
         (
             RuntimeError("Cannot prepare for replay during capturing stage. during CUDA graph capture."),

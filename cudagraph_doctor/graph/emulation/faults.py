@@ -41,6 +41,14 @@ def reseeded(what: str) -> RuntimeError:
     return RuntimeError(f"Cannot call CUDAGeneratorImpl::{what} during CUDA graph capture.")
 
 
+def other_seed() -> RuntimeError:
+    """A generator was given another seed inside a capture."""
+    return RuntimeError(
+        "CUDAGeneratorImpl::set_current_seed can be called during stream capture only if new seed is the same as the "
+        "original seed."
+    )
+
+
 def no_capture(method: str) -> RuntimeError:
     """A graph was used that holds no capture."""
     return RuntimeError(f"Called CUDAGraph::{method} without a preceding successful capture.")

@@ -17,7 +17,7 @@ from cudagraph_doctor.graph.emulation.device import (
     free_memory_bytes,
     total_memory_bytes,
 )
-from cudagraph_doctor.graph.emulation.faults import not_emulated, reseeded
+from cudagraph_doctor.graph.emulation.faults import not_emulated, other_seed, reseeded
 
 NAME = "emulated device (CPU)"
 
@@ -66,7 +66,11 @@ def _seed(what: str) -> Callable[..., int]:
     def seed(value: int | None = None) -> int:
         device = active()
         if device.recording() is not None:
-            raise reseeded(what)
+            if value is None:
+                raise reseeded(what)
+            if value != device.generator.initial_seed():
+                raise other_seed()
+            return value  # the seed that it has: torch takes that, and does nothing
         if value is None:
             return int(device.generator.seed())
         device.generator.manual_seed(value)

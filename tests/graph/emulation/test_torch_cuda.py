@@ -61,6 +61,17 @@ def test_manual_seed_seeds_both(backend: EmulatedBackend) -> None:
     assert torch.equal(torch.rand(2, device=DEVICE), first[1]) and torch.equal(torch.rand(2), first[0])
 
 
+def test_a_capture_takes_the_seed_that_the_generator_has_and_no_other(backend: EmulatedBackend) -> None:
+    """Measured on an H200, torch 2.11: seeding anew with the same seed passes in a capture."""
+    torch.cuda.manual_seed(3)
+    before = torch.cuda.get_rng_state()
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        torch.cuda.manual_seed(3)
+        with pytest.raises(RuntimeError, match="only if new seed is the same"):
+            torch.cuda.manual_seed(4)
+    assert torch.equal(torch.cuda.get_rng_state(), before)
+
+
 def test_fork_rng_covers_the_device(backend: EmulatedBackend) -> None:
     state = torch.cuda.get_rng_state()
     with torch.random.fork_rng():
