@@ -189,6 +189,12 @@ def _from_traceback(error: BaseException, told: BaseException, modules: ModulePa
     return None
 
 
+def _same_line(one: Operation, other: Operation) -> bool:
+    """Whether both are at one line of one file."""
+    places = [(o.location.file, o.location.line) for o in (one, other) if o.location]
+    return len(places) == 2 and places[0] == places[1]
+
+
 def _explain(run: Run, error: Exception) -> None:
     """Who broke the capture, from all that was noted."""
     if isinstance(error, DoctorError):  # a stand-in that does not go so far
@@ -206,8 +212,11 @@ def _explain(run: Run, error: Exception) -> None:
         operation, by = (api.operation, ToldBy.CUPTI) if api.operation.kind is not Kind.UNKNOWN else (operation, by)
     elif api is not None:
         by = ToldBy.CUPTI
+    traced = _from_traceback(error, told, run.modules)
     if operation is None:
-        operation, by = _from_traceback(error, told, run.modules), ToldBy.TRACEBACK
+        operation, by = traced, ToldBy.TRACEBACK
+    elif traced and not (operation.module or operation.thread) and _same_line(traced, operation):
+        operation = replace(operation, module=traced.module)  # no hook followed the modules: see `_compiles`
     if operation is not None and operation.kind is Kind.UNKNOWN:
         operation = replace(operation, kind=cuda_errors.kind_of(told) or Kind.UNKNOWN)
     run.failure = failure and replace(failure, error=None)
