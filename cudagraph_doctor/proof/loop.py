@@ -14,6 +14,7 @@ from cudagraph_doctor.errors import DoctorError, Inconclusive, TargetError
 from cudagraph_doctor.graph.backend import Backend, LiveGraph
 from cudagraph_doctor.proof.compare import compare
 from cudagraph_doctor.proof.schedule import choose, left_out, schedule
+from cudagraph_doctor.proof.shape import live_part
 from cudagraph_doctor.proof.staging import Staging, default_update
 from cudagraph_doctor.proof.subject import Held, Outputs, Planned, Replaying, hold
 from cudagraph_doctor.walk import walk
@@ -178,7 +179,7 @@ class LoopSubject:
         """The step eagerly on the static inputs of the graph captured last, staged as before a replay. Live rows."""
         key = self._key(at)
         static = (self._fresh.get(key) or self._old[key]).static
-        self._staging.stage(static, self._fresh_inputs(at.step, at.rows), self._key(at), capturing=False)
+        self._staging.stage(static, self._fresh_inputs(at.step, at.rows), key, capturing=False)
         return self._live_rows(self.target.forward(static), at)
 
     def widened(self, at: Planned) -> Outputs:
@@ -283,15 +284,11 @@ class LoopSubject:
         return self._live_rows(capture.outputs, at)
 
     def _live_rows(self, outputs: Any, at: Planned) -> Any:
-        """Without padding: dimensions that are to the eager step's as the bucket is to the rows are cut to those."""
+        """Without padding, as wide as what the eager step put out."""
         bucket, eager = self._key(at), self._shapes.get(at.index, {})
 
         def live(path: str, leaf: Any) -> Any:
-            shape = eager.get(path, ())
-            if not isinstance(leaf, torch.Tensor) or leaf.dim() != len(shape):
-                return leaf
-            sizes = zip(leaf.shape, shape, strict=True)
-            return leaf[tuple(slice(b) if a * at.rows == b * bucket else slice(None) for a, b in sizes)]
+            return live_part(leaf, eager.get(path, ()), at.rows, bucket) if isinstance(leaf, torch.Tensor) else leaf
 
         return tree.rebuild(outputs, live)
 

@@ -57,20 +57,17 @@ def parts_by_rounding(exact: Sequence[Seen], wide: Sequence[Seen], rows: int, si
     for a, b in zip_longest(exact, wide):
         if a is None or b is None or a.operator != b.operator:
             return False
-        live = {path: _live(b.outputs[path], value, rows, size) for path, value in a.outputs.items()}
-        differences = compare({p: v for p, v in live.items() if v.shape == a.outputs[p].shape}, _alike(a, live))
+        live = {path: live_part(b.outputs[path], value.shape, rows, size) for path, value in a.outputs.items()}
+        alike = [path for path, value in a.outputs.items() if live[path].shape == value.shape]
+        differences = compare({path: live[path] for path in alike}, {path: a.outputs[path] for path in alike})
         if differences:
             return all(difference.level is Level.SMALL and not difference.integral for difference in differences)
     return False
 
 
-def _alike(a: Seen, live: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {path: value for path, value in a.outputs.items() if value.shape == live[path].shape}
-
-
-def _live(wide: torch.Tensor, exact: torch.Tensor, rows: int, size: int) -> torch.Tensor:
-    """The part of `wide` that belongs to live rows, wherever the rows lie among the dimensions."""
-    if wide.dim() != exact.dim():
+def live_part(wide: torch.Tensor, shape: Sequence[int], rows: int, size: int) -> torch.Tensor:
+    """`wide` without padding: dimensions that are to `shape`'s as `size` is to `rows` are cut to those."""
+    if wide.dim() != len(shape):
         return wide
-    sizes = zip(wide.shape, exact.shape, strict=True)
+    sizes = zip(wide.shape, shape, strict=True)
     return wide[tuple(slice(b) if a * rows == b * size else slice(None) for a, b in sizes)]

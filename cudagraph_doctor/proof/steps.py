@@ -203,8 +203,10 @@ class Steps:
         runs = [Outputs(self.arms.backend.free_bytes() // 4) for _ in range(2)]
         for arm, outputs in zip((Arm.EAGER, Arm.WIDENED), runs, strict=True):
             subject.around_forward = outputs
-            self.arms.run(arm, at)
-        subject.around_forward = nullcontext()
+            try:
+                self.arms.run(arm, at)
+            finally:
+                subject.around_forward = nullcontext()
         alike = all(outputs.complete for outputs in runs)
         return alike and parts_by_rounding(runs[0].seen, runs[1].seen, at.rows, int(str(at.key)))
 
