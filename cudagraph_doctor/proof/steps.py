@@ -29,7 +29,7 @@ from cudagraph_doctor.proof.runner import RunnerSubject
 from cudagraph_doctor.proof.shape import Outputs, parts_by_rounding
 from cudagraph_doctor.proof.state_diff import harmful, owner, state_difference
 from cudagraph_doctor.proof.subject import Planned
-from cudagraph_doctor.proof.verdict import Gap, Kind, StepRecord, judge, needs_fresh
+from cudagraph_doctor.proof.verdict import Gap, Kind, StepRecord, judge, needs_fresh, worse
 from cudagraph_doctor.proof.wording import explain
 from cudagraph_doctor.settings import Settings
 
@@ -247,6 +247,8 @@ class Steps:
                 diagnosis = self._doctor.with_fresh(at, fresh, eager, record.replayed, frozen)
         elif not diagnosis.culprits and judge(record) is Kind.FROZEN and diagnosis.scene is not None:
             diagnosis = self._doctor.after_recapture(at, old, diagnosis.scene, replayed)
+        if not diagnosis.culprits and judge(record) is Kind.FROZEN:
+            self._measure_again(at, record, fresh, replayed)
         subject.drop_fresh()
         return diagnosis
 
@@ -264,6 +266,19 @@ class Steps:
         record.fresh_control = self.gap(arms.run(Arm.FRESH, at), fresh)
         record.fresh, record.fresh_replayed = self.gap(fresh, eager), self.gap(replayed, fresh)
         return fresh
+
+    def _measure_again(self, at: Planned, record: StepRecord, fresh: Result, replayed: Result) -> None:
+        """A kernel that seldom rounds otherwise may pass its control by chance: what more runs show is added to it.
+
+        An engine's old graph is gone by now; only the new one can be run again there.
+        """
+        for _ in range(_REPEATS):
+            if not isinstance(self.subject, EngineSubject):
+                record.replay_control = worse(
+                    record.replay_control, self.gap(self.arms.run(Arm.REPLAYED, at), replayed)
+                )
+            noise = self.gap(self.arms.run(Arm.FRESH, at), fresh)
+            record.fresh_control = worse(record.fresh_control or Gap(), noise)
 
     def _unstable(self, at: Planned, eager: Arm) -> bool:
         """Alternate before speaking: eager equal each time, replays unequal once more."""

@@ -102,6 +102,11 @@ class Kind(StrEnum):
 _ORDER = list(Level)
 
 
+def worse(a: Gap, b: Gap) -> Gap:
+    """Of two gaps the one that says more noise."""
+    return max(a, b, key=lambda gap: (_ORDER.index(gap.level), gap.relative))
+
+
 def _beyond(gap: Gap, *controls: Gap | None) -> bool:
     """Whether `gap` is worse than every control, in level and (for rounding) by a factor of four in size."""
     noise = max((c.level for c in controls if c is not None), key=_ORDER.index, default=Level.EQUAL)
