@@ -18,6 +18,7 @@ PACKAGE = Path(cudagraph_doctor.__file__).parent
 PLAIN = {
     *("errors", "findings", "policy", "progress", "rules", "settings"),
     *("graph.illegal", "observation.fixes", "observation.judging", "observation.model"),
+    *("graph.model", "replays.model", "replays.plain"),
     *(
         "report",
         "report.buckets",
@@ -95,7 +96,7 @@ def test_every_report_format_is_held_to_it() -> None:
     assert set(below("report")) <= PLAIN
 
 
-@pytest.mark.parametrize("module", below("graph", "misses", "observation", "proof", "traces", "checks"))
+@pytest.mark.parametrize("module", below("graph", "misses", "observation", "proof", "replays", "traces", "checks"))
 def test_what_finds_faults_knows_nothing_of_the_program(module: str) -> None:
     assert not {name for name in ours(module) if name.split(".")[0] in PROGRAM}
 
@@ -105,7 +106,7 @@ def test_checks_do_not_import_each_other(module: str) -> None:
     assert not {name for name in ours(module) if name.startswith("checks.")} - {module}
 
 
-@pytest.mark.parametrize("module", below("graph", "misses", "observation", "proof", "traces"))
+@pytest.mark.parametrize("module", below("graph", "misses", "observation", "proof", "replays", "traces"))
 def test_the_foundation_does_not_import_checks(module: str) -> None:
     assert not {name for name in ours(module) if name.startswith("checks")}
 

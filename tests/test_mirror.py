@@ -22,6 +22,7 @@ ELSEWHERE = {
     "cudagraph_doctor/observation/records.py": "observation/test_session.py",
     "cudagraph_doctor/observation/runs.py": "observation/test_observe.py",
     "cudagraph_doctor/progress.py": "test_worker.py",
+    "cudagraph_doctor/replays/model.py": "replays/test_plain.py",
     "cudagraph_doctor/rules.py": "docs/test_rule_pages.py",
     "cudagraph_doctor/target.py": "test_contract.py",
     "cudagraph_doctor/traces/source.py": "traces/test_collect.py",
