@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -22,6 +22,8 @@ _EXAMPLES = {
     "reserved": '{"k_cache": [0]}',
     "roots": '{"engine": self.engine}',
     "generators": "[self.generator]",
+    "interludes": '{"prefill": self.prefill}',
+    "untouchable": "[self.peer_buffer]",
     "pipelined": "True",
 }
 
@@ -44,6 +46,29 @@ def reserved(target: object) -> dict[str, Any]:
 def roots(target: object) -> dict[str, Any]:
     """What `roots()` returns, the target itself without it. Raises TargetError if it is not objects by name."""
     return _mapping(target, "roots", "objects by name") if contract.has(target, "roots") else {"": target}
+
+
+def interludes(target: object) -> dict[str, Callable[[], object]]:
+    """What `interludes()` returns. Raises TargetError if it is not callables by name."""
+    found = _mapping(target, "interludes", "functions by name")
+    for name, value in found.items():
+        if not callable(value):
+            raise _refusal(f'interludes()["{name}"] is {_a(value)}, and cannot be called', "interludes", value)
+    return found
+
+
+def untouchable(target: Any) -> tuple[torch.Tensor, ...]:
+    """What `untouchable()` returns. Raises TargetError if it is not a list of tensors."""
+    if not contract.has(target, "untouchable"):
+        return ()
+    given = target.untouchable()
+    if not isinstance(given, Iterable) or isinstance(given, (torch.Tensor, str, Mapping)):
+        raise _refusal(f"untouchable() returned {_a(given)}, and no list of tensors", "untouchable", given)
+    found = tuple(given)
+    for one in found:
+        if not isinstance(one, torch.Tensor):
+            raise _refusal(f"untouchable() returned a list with {_a(one)} in it", "untouchable", given)
+    return found
 
 
 def key(target: Any, step: int, rows: int) -> Hashable:

@@ -34,6 +34,8 @@ def read(member: str) -> Callable[[Any], Any]:
         "roots": returned.roots,
         "generators": returned.generators,
         "pipelined": returned.pipelined,
+        "interludes": returned.interludes,
+        "untouchable": returned.untouchable,
         "key": lambda target: returned.key(target, 1, 4),
     }
     return readers[member]
@@ -49,6 +51,8 @@ def read(member: str) -> Callable[[Any], Any]:
         ("generators", (GENERATOR,), ()),
         ("generators", (), ()),
         ("pipelined", True, False),
+        ("interludes", {"idle": print}, {}),
+        ("untouchable", (CACHE,), ()),
         ("key", (2, "decode"), 4),
         ("key", 8, 4),
     ],
@@ -69,7 +73,7 @@ def test_a_key_of_none_and_a_list_of_generators() -> None:
     [
         *(
             (member, value, f"{member}() returned {what}, and not ")
-            for member in ("state", "named", "reserved", "roots")
+            for member in ("state", "named", "reserved", "roots", "interludes")
             for value, what in (([1], "a list"), (3, "an int"), (CACHE, "a Tensor"), (NOTHING, "a SimpleNamespace"))
         ),
         ("state", {"x": 3}, 'state()["x"] is an int, and no tensor'),
@@ -81,6 +85,10 @@ def test_a_key_of_none_and_a_list_of_generators() -> None:
         ("generators", [1], "generators holds an int, and no torch.Generator"),
         ("generators", CACHE, "generators is a Tensor"),
         ("generators", GENERATOR, "generators is a Generator, and no list"),
+        ("interludes", {"idle": 3}, 'interludes()["idle"] is an int, and cannot be called'),
+        ("untouchable", CACHE, "untouchable() returned a Tensor, and no list of tensors"),
+        ("untouchable", {"peer": CACHE}, "untouchable() returned a dict"),
+        ("untouchable", [3], "untouchable() returned a list with an int in it"),
         ("pipelined", CACHE, "pipelined is a Tensor, and no bool"),
         ("pipelined", "no", "pipelined is a str"),
         ("key", [1], "key(1, 4) returned a list"),

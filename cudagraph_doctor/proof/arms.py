@@ -89,7 +89,7 @@ class Arms:
     def __init__(self, subject: Subject, backend: Backend, replaying: Replaying = lambda _at: None) -> None:
         self.subject = subject
         self.backend = backend
-        self.memory = Memory(backend, subject.generators)
+        self.memory = Memory(backend, subject.generators, subject.untouchable)
         self.found = Discovery()
         self._history: list[Planned] = []
         self._plan: list[Planned] = []

@@ -10,7 +10,7 @@ import torch
 from cudagraph_doctor import contract, returned
 from cudagraph_doctor.errors import Inconclusive, UsageError
 from cudagraph_doctor.graph.backend import Backend, LiveGraph
-from cudagraph_doctor.proof.schedule import choose, left_out
+from cudagraph_doctor.proof.schedule import choose, left_out, schedule_interludes
 from cudagraph_doctor.proof.subject import Held, Outputs, Planned, Replaying, hold
 from cudagraph_doctor.walk import walk
 
@@ -29,6 +29,8 @@ class EngineSubject:
         self.not_checked: list[str] = []
         self.pipelined = returned.pipelined(target)
         self.generators = returned.generators(target)
+        self.untouchable = returned.untouchable(target)
+        self._interludes = returned.interludes(target)
         self.can_recapture = getattr(target, "recapture", None) is not None
         if not self.can_recapture:
             self.not_checked.append(
@@ -59,7 +61,8 @@ class EngineSubject:
             order = [n for big in reversed(few) for n in (big, _before(known, big), known[0], big, known[-1])]
             self.not_checked += left_out("batch size", known, order)
         order = [order[i % len(order)] for i in range(max(steps, len(order)))]
-        return [Planned(i, i, n, returned.key(self.target, i, n)) for i, n in enumerate(order)]
+        between = schedule_interludes(list(self._interludes), len(order))
+        return [Planned(i, i, n, returned.key(self.target, i, n), between[i]) for i, n in enumerate(order)]
 
     def _sizes(self) -> tuple[int, ...]:
         given = getattr(self.target, "batch_sizes", None)
@@ -73,6 +76,8 @@ class EngineSubject:
     def _step(self, at: Planned, graphs: bool) -> Outputs:
         replayed = self._replayed.setdefault((at.index, graphs), set())
         self.target.graphs(graphs)
+        if at.interlude:
+            self._interludes[at.interlude]()
         with self._backend.log.listening(captured=self._note, replaying=lambda live: replayed.add(live.ordinal)):
             return self.target.step(at.step, at.rows)
 

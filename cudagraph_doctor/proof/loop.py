@@ -41,6 +41,7 @@ class LoopSubject:
         self.not_checked: list[str] = []
         self.pipelined = returned.pipelined(target)
         self.generators = returned.generators(target)
+        self.untouchable: tuple[torch.Tensor, ...] = ()
         self.can_recapture = True
         self.form = "loop"
         self.around_forward: AbstractContextManager[Any] = nullcontext()

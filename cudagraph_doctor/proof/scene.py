@@ -61,7 +61,11 @@ def look(arms: Arms, at: Planned, arm: Arm = Arm.REPLAYED) -> Scene:
             now = around.tensors
             captured = scene.captured
             memory = {t.untyped_storage().data_ptr() for t in captured.values()}
-            scene.contents = {n: t.clone() for n, t in captured.items() if _small(t) and not _weight(now.get(n))}
+            peers = {t.untyped_storage().data_ptr() for t in arms.subject.untouchable}
+            own = {n for n, t in scene.paths.items() if t.untyped_storage().data_ptr() not in peers}
+            scene.contents = {
+                n: t.clone() for n, t in captured.items() if n in own and _small(t) and not _weight(now.get(n))
+            }
             scene.live = {
                 n: t.clone()
                 for n, t in now.items()
@@ -73,7 +77,7 @@ def look(arms: Arms, at: Planned, arm: Arm = Arm.REPLAYED) -> Scene:
                 if _small(tensor) and not _weight(tensor) and tensor.untyped_storage().data_ptr() not in memory:
                     scene.live.setdefault(name, tensor.to(arms.backend.device, copy=True))
             moved = _moved(arms, at, scene.held, around, fresh=arm is Arm.FRESH)
-            scene.moved = {name: tensor.detach().clone() for name, tensor in moved.items()}
+            scene.moved = {name: tensor.detach().clone() for name, tensor in moved.items() if name in own}
 
     with arms.backend.log.listening(replaying=seen):
         arms.run(arm, at)

@@ -25,6 +25,11 @@ def left_out(what: str, values: Sequence[int], played: Iterable[object]) -> list
     return [f"{what}{plural} {', '.join(map(str, rest))}: use --exhaustive"] if rest else []
 
 
+def schedule_interludes(names: Sequence[str], steps: int) -> list[str]:
+    """Which interlude goes before each of `steps` steps, "" for none: one before every third step, in turn."""
+    return [names[i // 3 % len(names)] if names and i % 3 == 2 else "" for i in range(steps)]
+
+
 def sizes_within(bucket: int, below: int) -> list[int]:
     """Batch sizes served by `bucket` when the next smaller bucket is `below` (0 if none): b, b-1, the smallest, b.
 

@@ -52,11 +52,18 @@ class Memory:
     Args:
         backend: where the memory lives.
         generators: further generators whose state belongs to the step.
+        untouchable: tensors whose allocations are left alone.
     """
 
-    def __init__(self, backend: Backend, generators: Iterable[torch.Generator] = ()) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        generators: Iterable[torch.Generator] = (),
+        untouchable: Iterable[torch.Tensor] = (),
+    ) -> None:
         self._backend = backend
         self._generators = tuple(generators)
+        self._untouchable = [tensor.data_ptr() for tensor in untouchable]
         self._blocks: list[Block] = []
         self._starts: list[int] = []
         self._weights: torch.Tensor | None = None
@@ -66,6 +73,8 @@ class Memory:
         """Look again which allocations are alive. Graph pools are left out: replays rewrite them by right."""
         pools = {live.pool for live in self._backend.log.graphs if live.pool}
         self._blocks = sorted((b for b in self._backend.blocks() if b.pool not in pools), key=lambda b: b.address)
+        for address in self._untouchable:
+            self._blocks = [b for b in self._blocks if not b.address <= address < b.address + b.bytes]
         self._starts = [block.address for block in self._blocks]
 
     @property

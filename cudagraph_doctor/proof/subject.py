@@ -27,11 +27,14 @@ class Planned:
     rows: int
     key: Hashable
     """What the graph of this step is looked up by; None if no graph serves it."""
+    interlude: str = ""
+    """Name of the work that an engine does right before this step, in whichever arm; "" for none."""
 
     @property
     def in_rows(self) -> str:
-        """In words: "1 row", "7 rows"."""
-        return f"{self.rows} row" + ("s" if self.rows != 1 else "")
+        """In words: "1 row", "7 rows after `prefill`"."""
+        after = f" after `{self.interlude}`" if self.interlude else ""
+        return f"{self.rows} row" + ("s" if self.rows != 1 else "") + after
 
 
 Replaying = Callable[[Planned | None], None]
@@ -83,6 +86,8 @@ class Subject(Protocol):
     """"loop", "loop with its own runner", "engine"."""
     pipelined: bool
     generators: tuple[torch.Generator, ...]
+    untouchable: tuple[torch.Tensor, ...]
+    """Memory shared with peers: neither written nor restored, and so not compared."""
     can_recapture: bool
     """Whether there is a fresh arm."""
     not_checked: list[str]

@@ -67,6 +67,20 @@ def test_there_are_no_buckets_to_choose(subject_of: Make) -> None:
     assert "--batch-sizes" in caught.value.fix
 
 
+def test_interludes_go_before_some_steps_in_every_arm(subject_of: Make) -> None:
+    def interludes(self: Any) -> dict[str, Callable[[], object]]:
+        return {"prefill": lambda: self.loop.cache.fill_(7), "idle": torch.cuda.synchronize}
+
+    subject = subject_of(interludes=interludes)
+    plan = subject.plan(9, (), (2,), False)
+    assert [at.interlude for at in plan] == ["", "", "prefill", "", "", "idle", "", "", "prefill"]
+    assert plan[2].in_rows == "2 rows after `prefill`" and plan[3].in_rows == "2 rows"
+    subject.capture_all(plan, lambda at: None)
+    for arm in (subject.eager, subject.replayed):
+        subject.reset()
+        assert min(arm(plan[2])["y"].flatten().tolist()) > 7 * 3
+
+
 # the arms
 
 

@@ -39,6 +39,17 @@ def test_a_scene_is_of_the_moment_before_the_replay(stale: tuple[Arms, Planned])
     assert around.contents["cache"].eq(0).all()
 
 
+def test_memory_shared_with_peers_is_nobodys_to_mend(engine_target: Make, arms_of: Make) -> None:
+    target = engine_target(untouchable=lambda self: [self.static[2]["x"]])
+    arms, plan = arms_of(target, 2)
+    arms.save()
+    around = look(arms, plan[0])
+    names = [name for name, tensor in around.captured.items() if tensor.data_ptr() == target.static[2]["x"].data_ptr()]
+    assert names and not around.contents.keys() & set(names)
+    target.static[2]["x"] = target.static[2]["x"].clone()
+    assert not look(arms, plan[0]).moved.keys() & set(names)
+
+
 def test_weights_and_caches_are_looked_at_only_where_they_moved(loop_target: Make, arms_of: Make) -> None:
     target = loop_target()
     target.weight = torch.nn.Parameter(target.weight)

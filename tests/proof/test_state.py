@@ -39,6 +39,17 @@ class MadeUpMemory:
         return nullcontext()
 
 
+def test_memory_shared_with_peers_is_left_alone() -> None:
+    made_up = MadeUpMemory(300, Block(0, 100), Block(100, 200))
+    backend: Any = made_up
+    peer: Any = SimpleNamespace(data_ptr=lambda: 150)
+    memory = Memory(backend, untouchable=[peer])
+    before = memory.fingerprint()
+    made_up.data[:] = 1
+    assert memory.changed(before, memory.fingerprint()) == {Extent(0, 100)}
+    assert memory.view(Extent(120, 8)) is None, "so it is neither saved nor restored"
+
+
 def memory_of(size: int, *blocks: Block) -> tuple[MadeUpMemory, Memory]:
     """Made-up memory, watched."""
     made_up = MadeUpMemory(size, *blocks)

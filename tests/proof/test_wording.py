@@ -46,11 +46,11 @@ LAUNCHED = Origin(Location("/engine.py", 30), "layers.0.attn", "aten.mul.Scalar"
 
 def written(cause: Cause, name: str = "static.slots", where: str = "rows 1", **more: Any) -> Remedy:
     """Bytes over a captured tensor."""
-    held, right = torch.tensor([5, 777]), torch.tensor([5, 888])
+    held, right = torch.tensor([5, 7770077]), torch.tensor([5, 8880088])
     return Remedy(cause, name, "input", where, torch.zeros(2, dtype=torch.int64), right, held, **more)
 
 
-def baked(name: str = "mul, parameter 1", was: object = 777, expected: object = 888) -> Remedy:
+def baked(name: str = "mul, parameter 1", was: object = 7770077, expected: object = 8880088) -> Remedy:
     """A parameter set in the graph."""
     return Remedy(Cause.BAKED, name, "parameter", edits=((LIVE, Edit(0, 1, bytes(4))),), was=was, expected=expected)
 
@@ -212,8 +212,8 @@ def test_each_cause_has_its_rule_and_its_words(cause: Cause, kind: Kind, code: s
     assert (finding.code, finding.proof) == (code, Proof.CONFIRMED)
     assert words in finding.message and "Step 3, 2 rows:" in finding.message and fix in finding.fix
     assert finding.culprit is not None and finding.culprit.name == "static.slots"
-    assert finding.culprit.captured == [5, 777] and finding.culprit.detail == "rows 1"
-    assert finding.culprit.expected == (None if cause is Cause.PADDING else [5, 888])
+    assert finding.culprit.captured == [5, 7770077] and finding.culprit.detail == "rows 1"
+    assert finding.culprit.expected == (None if cause is Cause.PADDING else [5, 8880088])
     assert (finding.location, finding.related) == (STAGING, (CAPTURED,))
     assert finding.evidence["cause"] == cause.value and finding.evidence["remedies_tried"] == 3
 
@@ -250,8 +250,8 @@ def test_an_address_alone_is_measured_not_confirmed() -> None:
 
 def test_a_baked_number_is_told_with_both_values_and_its_launch() -> None:
     finding = one(case(Kind.FROZEN, baked(), places=Places(STAGING, CAPTURED, LAUNCHED)))
-    assert "was baked into graph 4 by value (777 then, 888 now)" in finding.message
-    assert finding.culprit is not None and (finding.culprit.captured, finding.culprit.expected) == (777, 888)
+    assert "was baked into graph 4 by value (7770077 then, 8880088 now)" in finding.message
+    assert finding.culprit is not None and (finding.culprit.captured, finding.culprit.expected) == (7770077, 8880088)
     assert finding.culprit.detail == "launched by aten.mul.Scalar in layers.0.attn"
     assert finding.location == LAUNCHED.location
 
@@ -273,8 +273,8 @@ def test_the_tensors_of_one_object_are_one_finding() -> None:
     assert "writing 32 bytes of `metadata.slots`, `metadata.lens`." in finding.message
     assert "`metadata` is another object by now" in finding.message
     assert finding.culprit is not None and finding.culprit.name == "metadata"
-    assert finding.culprit.captured == {"metadata.slots": [5, 777], "metadata.lens": [5, 777]}
-    assert finding.culprit.expected == {"metadata.slots": [5, 888], "metadata.lens": [5, 888]}
+    assert finding.culprit.captured == {"metadata.slots": [5, 7770077], "metadata.lens": [5, 7770077]}
+    assert finding.culprit.expected == {"metadata.slots": [5, 8880088], "metadata.lens": [5, 8880088]}
     nowhere = [replace(part, where="") for part in parts]
     detail = one(case(Kind.FROZEN, *nowhere)).culprit.detail  # type: ignore[union-attr]
     assert detail == "`metadata.slots`, `metadata.lens`"
@@ -315,12 +315,12 @@ def test_how_much_was_refreshed_does_not_make_it_another_fault() -> None:
     ],
 )
 def test_no_value_is_shown_where_none_may_be(culprits: list[Remedy]) -> None:
-    differences = compare({"token": 777, "logits": torch.zeros(2)}, {"token": 888, "logits": torch.ones(2)})
+    differences = compare({"token": 7770077, "logits": torch.zeros(2)}, {"token": 8880088, "logits": torch.ones(2)})
     shown = case(Kind.FROZEN, *culprits, replayed=Gap(tuple(differences)))
-    assert "777" in json.dumps(to_json(explain(shown, "cuda")))
+    assert "7770077" in json.dumps(to_json(explain(shown, "cuda")))
     hidden = case(Kind.FROZEN, *culprits, replayed=Gap(tuple(without_values(differences))), values=False)
     text = json.dumps(to_json(explain(hidden, "cuda")))
-    assert "777" not in text and "888" not in text and "token: another value" in text
+    assert "7770077" not in text and "8880088" not in text and "token: another value" in text
 
 
 def test_values_are_shortened() -> None:
