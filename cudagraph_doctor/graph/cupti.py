@@ -11,8 +11,10 @@ import functools
 import importlib
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -55,20 +57,27 @@ _WITHOUT_STATUS = ("cudaGetErrorString", "cudaGetErrorName", "cudaCreateChannelD
 def failing_calls(heard: Callable[[str, int], None]) -> Iterator[None]:
     """`heard(name, code)` is called inside the block when a call of CUDA returns an error about captures (900 to 908).
 
-    A call that fails inside another is told first. `heard` runs inside of CUDA: it must call neither CUDA nor torch.
-    What it raises is raised at the end of the block. Raises Unavailable before the block is entered.
+    Of calls inside of one another, such as `cuMemAlloc` in `cudaMalloc`, the outermost that fails is told, with its own
+    code. `heard` runs inside of CUDA: it must call neither CUDA nor torch. What it raises is raised at the end of the
+    block. Raises Unavailable before the block is entered.
     """
     api = _api()
+    threads = threading.local()
 
     def called(data: Any) -> None:
+        nest: _Nest | None = getattr(threads, "nest", None)
         if data.callback_site != api.ApiCallbackSite.API_EXIT:
+            if nest is None:
+                nest = threads.nest = _Nest()
+            nest.depth += 1
             return
-        address, name = data.function_return_value, data.function_name
-        if not address or name.startswith(_WITHOUT_STATUS):
-            return
-        code = ctypes.c_int.from_address(address).value
-        if 900 <= code <= 908:
-            heard(plain_name(name), code)
+        if nest is None:  # it began before the block
+            nest = _Nest(depth=1)
+        nest.leave(data.function_name, _code(data))
+        if nest.depth == 0:
+            threads.nest = None
+            if nest.failed is not None:
+                heard(*nest.failed)
 
     def enable(subscriber: int) -> None:
         for domain in (api.CallbackDomain.RUNTIME_API, api.CallbackDomain.DRIVER_API):
@@ -76,6 +85,30 @@ def failing_calls(heard: Callable[[str, int], None]) -> Iterator[None]:
 
     with _subscribed(api, called, enable):
         yield
+
+
+@dataclass(slots=True)
+class _Nest:
+    """Calls of CUDA that one thread is inside of."""
+
+    depth: int = 0
+    failed: tuple[str, int] | None = None
+    """Name and code of the outermost that failed so far, of several the first."""
+    _at: int = 0
+
+    def leave(self, name: str, code: int) -> None:
+        """The innermost call returns."""
+        if 900 <= code <= 908 and (self.failed is None or self.depth < self._at):
+            self.failed, self._at = (plain_name(name), code), self.depth
+        self.depth -= 1
+
+
+def _code(data: Any) -> int:
+    """What a call returned; 0 if it returns no status."""
+    address = data.function_return_value
+    if not address or data.function_name.startswith(_WITHOUT_STATUS):
+        return 0
+    return ctypes.c_int.from_address(address).value
 
 
 def plain_name(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -48,11 +49,15 @@ class Api:
     def enable_domain(self, on: int, subscriber: int, domain: int) -> None:
         self.enabled.append((on, subscriber, domain, 0))
 
-    def call(self, name: str, code: int, site: int = 1) -> None:
+    def call(self, name: str, code: int, *inside: tuple[str, int]) -> None:
+        """A call, and calls that it makes itself."""
+        self.told(0, name, 0)
+        for inner in inside:
+            self.call(*inner)
         value = ctypes.c_int(code)
-        self.exit(name, ctypes.addressof(value), site)
+        self.told(1, name, ctypes.addressof(value))
 
-    def exit(self, name: str, address: int, site: int = 1) -> None:
+    def told(self, site: int, name: str, address: int) -> None:
         if self.subscribed:
             data = SimpleNamespace(callback_site=site, function_name=name, function_return_value=address)
             self.subscribed(None, 2, 1, data)
@@ -126,7 +131,6 @@ def test_a_target_that_uses_it_itself_is_left_alone(api: Api, monkeypatch: pytes
 def test_calls_that_a_capture_refuses_are_heard_at_their_end(api: Api) -> None:
     heard: list[tuple[str, int]] = []
     with failing_calls(lambda name, code: heard.append((name, code))):
-        api.call("cudaStreamSynchronize_v3020", 900, site=0)
         api.call("cudaStreamSynchronize_v3020", 900)
         api.call("cudaLaunchKernel_v7000", 0)
         api.call("cudaMalloc_v3020", 2)  # out of memory is no matter of captures
@@ -146,9 +150,49 @@ def test_a_return_value_that_is_no_status_is_not_read(api: Api, name: str, addre
     """
     heard: list[tuple[str, int]] = []
     with failing_calls(lambda name, code: heard.append((name, code))):
-        api.exit(name, address)
+        api.told(0, name, 0)
+        api.told(1, name, address)
         api.call("cudaMalloc_v3020", 900)
     assert heard == [("cudaMalloc", 900)]
+
+
+@pytest.mark.parametrize(
+    ("code", "inside", "told"),
+    [
+        (900, [("cuMemAlloc_v2", 900)], ("cudaMalloc", 900)),
+        (900, [("cuMemAlloc_v2", 901)], ("cudaMalloc", 900)),
+        (999, [("cuMemAlloc_v2", 900), ("cuCtxSynchronize", 901)], ("cuMemAlloc", 900)),
+        (0, [("cuCtxSynchronize", 0), ("cuMemAlloc_v2", 900)], ("cuMemAlloc", 900)),
+    ],
+)
+def test_of_calls_inside_of_one_another_the_outermost_that_fails_is_told(
+    api: Api, code: int, inside: list[tuple[str, int]], told: tuple[str, int]
+) -> None:
+    """Measured on an H200: the driver's call in a call of the runtime is told of too, and ends first."""
+    heard: list[tuple[str, int]] = []
+    with failing_calls(lambda name, code: heard.append((name, code))):
+        api.call("cudaMalloc_v3020", code, *inside)
+        assert heard == [told]
+        api.call("cuStreamSynchronize", 901)
+    assert heard == [told, ("cuStreamSynchronize", 901)]
+
+
+def test_a_call_that_began_before_the_block(api: Api) -> None:
+    heard: list[tuple[str, int]] = []
+    with failing_calls(lambda name, code: heard.append((name, code))):
+        value = ctypes.c_int(900)
+        api.told(1, "cudaFree_v3020", ctypes.addressof(value))
+    assert heard == [("cudaFree", 900)]
+
+
+def test_threads_are_told_apart(api: Api) -> None:
+    heard: list[tuple[str, int]] = []
+    with failing_calls(lambda name, code: heard.append((name, code))):
+        api.told(0, "cudaStreamSynchronize_v3020", 0)
+        other = threading.Thread(target=api.call, args=("cudaEventQuery_v3020", 900))
+        other.start()
+        other.join()
+        assert heard == [("cudaEventQuery", 900)]
 
 
 def test_names_of_calls_without_their_versions() -> None:
