@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import torch
-
 from cudagraph_doctor.errors import DoctorError
 from cudagraph_doctor.graph.backend import LiveGraph
 from cudagraph_doctor.graph.model import CapturedGraph, Origin
-from cudagraph_doctor.graph.regions import NamedRange, Regions
 from cudagraph_doctor.proof import places
-from cudagraph_doctor.proof.arms import Arm, Arms, Result, span
+from cudagraph_doctor.proof.arms import Arm, Arms, Result
 from cudagraph_doctor.proof.compare import Level
 from cudagraph_doctor.proof.nodes import Unlike, address_suspects, baked_remedies, first_unlike
+from cudagraph_doctor.proof.reading import read
 from cudagraph_doctor.proof.repair import (
     Cause,
     Remedy,
@@ -160,20 +158,8 @@ class Doctor:
             found.launched = places.launched(self._arms, at, new, new.nodes[edit.node])
 
     def read(self, held: Sequence[Held]) -> list[CapturedGraph | None]:
-        """Read the graphs, with the captured names for their addresses; None for one that cannot be read."""
-        weights = self._weights()
-
-        def one(held: Held) -> CapturedGraph | None:
-            try:
-                return self._arms.backend.read(held.live, regions_of(held, weights))
-            except DoctorError:
-                return None
-
-        return [one(graph) for graph in held]
-
-    def _weights(self) -> set[str]:
-        tensors = self._arms.look_around().tensors
-        return {n for n, t in tensors.items() if t.requires_grad or isinstance(t, torch.nn.Parameter)}
+        """See `reading.read`."""
+        return read(self._arms, held)
 
     def _exact(self, reference: Result, by_outputs: bool) -> Callable[[Result], bool]:
         """Bit for bit as the fresh graph. State counts where it alone was wrong: rows that nobody owns may differ."""
@@ -271,14 +257,3 @@ def _smallest(remedies: list[Remedy], good: Callable[[Sequence[Remedy]], bool]) 
         else:
             break
     return needed(remedies, good)
-
-
-def regions_of(held: Held, weights: set[str]) -> Regions:
-    """Names of the memory that was around at the capture."""
-    ranges = []
-    for name, tensor in held.tensors.items():
-        start, size = span(tensor)
-        kind = "input" if name in held.inputs else "weight" if name in weights else "root"
-        if size:
-            ranges.append(NamedRange(kind, name, start, size))
-    return Regions(ranges)

@@ -151,6 +151,10 @@ class EngineSubject:
         """An engine does not tell its inputs; `repair` looks among the tensors alive at the replay."""
         return {}
 
+    def host_truth(self, at: Planned) -> Mapping[str, object]:
+        """An engine does not tell them either; those that it keeps are found by walking."""
+        return {}
+
     def roots(self) -> Mapping[str, object]:
         """See `Subject.roots`."""
         return returned.roots(self.target)

@@ -122,6 +122,11 @@ class LoopSubject:
         """See `Subject.truth`."""
         return tree.tensors(self._fresh_inputs(at.step, at.rows))
 
+    def host_truth(self, at: Planned) -> Mapping[str, object]:
+        """See `Subject.host_truth`."""
+        told = tree.leaves(self._next_inputs(at.step, at.rows))
+        return {path: leaf for path, leaf in told.items() if not isinstance(leaf, torch.Tensor)}
+
     def check_contract(self, plan: Sequence[Planned]) -> None:
         """Raise TargetError if `next_inputs` is not pure."""
         for at in (plan[0], plan[-1]):

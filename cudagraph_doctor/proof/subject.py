@@ -132,6 +132,9 @@ class Subject(Protocol):
     def truth(self, at: Planned) -> Mapping[str, torch.Tensor]:
         """This step's true input values by path, on the device; empty if the target does not tell (engines)."""
 
+    def host_truth(self, at: Planned) -> Mapping[str, object]:
+        """This step's true input values that are no tensors, by path; empty if the target does not tell (engines)."""
+
     def roots(self) -> Mapping[str, object]:
         """Where to look for names."""
 

@@ -192,7 +192,9 @@ class Dump:
     drawn: bool = False
     """Host random generators were not brought back before it."""
     host: dict[str, Any] = field(default_factory=dict)
-    """Host values of the target by path, plain numbers and texts, right before the capture."""
+    """Host values by path right before the capture, plain numbers and texts: those that differ between dumps."""
+    host_after: dict[str, Any] = field(default_factory=dict)
+    """The same right after it, where the capture moved them."""
 
     @property
     def group(self) -> tuple[int, int, str, bool]:
@@ -279,6 +281,8 @@ class History:
     dumps: tuple[Dump, ...] = ()
     flags: tuple[Flag, ...] = ()
     trials: tuple[Trial, ...] = ()
+    advancing: tuple[str, ...] = ()
+    """Host values, by path, that move whenever a step is run, be it the same one again."""
     not_checked: tuple[str, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
     """"regions", "unnamed", "opaque parameters", "unreadable nodes", "bytes fingerprinted"..."""

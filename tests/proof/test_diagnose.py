@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from cudagraph_doctor.graph.backend import LiveGraph
-from cudagraph_doctor.graph.model import Region
 from cudagraph_doctor.proof import diagnose
 from cudagraph_doctor.proof.arms import Arm, Arms, Result
 from cudagraph_doctor.proof.compare import Level, compare
-from cudagraph_doctor.proof.diagnose import Diagnosis, Doctor, regions_of
+from cudagraph_doctor.proof.diagnose import Diagnosis, Doctor
 from cudagraph_doctor.proof.repair import Cause, Remedy
 from cudagraph_doctor.proof.scene import look
 from cudagraph_doctor.proof.state_diff import state_difference
@@ -383,16 +381,6 @@ def test_a_graph_that_is_gone_cannot_be_read(loop_target: Make, bedside: Callabl
     gc.collect()
     read, nothing = beside.doctor.read([held, gone])
     assert nothing is None and read is not None and read.nodes
-
-
-def test_memory_is_named_by_its_kind() -> None:
-    tensors = {"slots": torch.zeros(2), "w": torch.zeros(2), "cache": torch.zeros(2), "none": torch.zeros(0)}
-    regions = regions_of(Held(LiveGraph(0, lambda: None), tensors, frozenset({"slots"})), {"w"})  # type: ignore[arg-type]
-    assert [regions.find(tensors[name].data_ptr() + 4) for name in ("slots", "w", "cache")] == [
-        Region("input", "slots", 4),
-        Region("weight", "w", 4),
-        Region("root", "cache", 4),
-    ]
 
 
 @pytest.mark.parametrize("needed", ["a", "d", "bc", "ad", "abcde"])

@@ -15,7 +15,7 @@ from cudagraph_doctor.graph import origins
 from cudagraph_doctor.graph.model import CapturedGraph, GraphNode
 from cudagraph_doctor.proof import places
 from cudagraph_doctor.proof.arms import Arms
-from cudagraph_doctor.proof.diagnose import regions_of
+from cudagraph_doctor.proof.reading import regions_of
 from cudagraph_doctor.proof.subject import Planned
 
 Make = Callable[..., Any]

@@ -64,9 +64,10 @@ HISTORY = History(
             alive=False,
         ),
     ),
-    (Dump(0, 3, 3, "4", (NODE,), 1, True, {"runner.round": 3, "mode": "decode"}),),
+    (Dump(0, 3, 3, "4", (NODE,), 1, True, {"runner.round": 3, "mode": "decode"}, {"runner.round": 4}),),
     (Flag("CGD320", 0, None, Place(0, 0, 1, 0, 4), "scale, parameter 1", "", 5.0, 6.0, {"control": 0}),),
     (Trial(0, (0,), True, 4),),
+    ("runner.round",),
     ("what a table of pointers leads to",),
     {"regions": 1},
 )

@@ -1,0 +1,43 @@
+"""Reads the graphs of a step, with the names that were known when they were captured for the addresses in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from cudagraph_doctor.errors import DoctorError
+from cudagraph_doctor.graph.model import CapturedGraph
+from cudagraph_doctor.graph.regions import NamedRange, Regions
+from cudagraph_doctor.proof.arms import Arms, span
+from cudagraph_doctor.proof.subject import Held
+
+
+def read(arms: Arms, held: Sequence[Held]) -> list[CapturedGraph | None]:
+    """The graphs, in order; None for one that cannot be read."""
+    weights = weight_names(arms)
+
+    def one(held: Held) -> CapturedGraph | None:
+        try:
+            return arms.backend.read(held.live, regions_of(held, weights))
+        except DoctorError:
+            return None
+
+    return [one(graph) for graph in held]
+
+
+def weight_names(arms: Arms) -> set[str]:
+    """Names of the target's parameters, and of what else wants a gradient."""
+    tensors = arms.look_around().tensors
+    return {n for n, t in tensors.items() if t.requires_grad or isinstance(t, torch.nn.Parameter)}
+
+
+def regions_of(held: Held, weights: set[str]) -> Regions:
+    """Names of the memory that was around at the capture."""
+    ranges = []
+    for name, tensor in held.tensors.items():
+        start, size = span(tensor)
+        kind = "input" if name in held.inputs else "weight" if name in weights else "root"
+        if size:
+            ranges.append(NamedRange(kind, name, start, size))
+    return Regions(ranges)
