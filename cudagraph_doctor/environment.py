@@ -10,8 +10,12 @@ import importlib.metadata
 import platform
 import shutil
 import subprocess
+import time
 from dataclasses import dataclass
 from typing import Any
+
+from cudagraph_doctor import __version__
+from cudagraph_doctor.report.paths import working_tree
 
 _PACKAGES = ("torch", "triton", "cuda-bindings", "cuda-core", "cupti-python", "nvtx")
 
@@ -34,6 +38,17 @@ def version(package: str) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return ""
+
+
+def tool(started: float) -> dict[str, Any]:
+    """What a report says about this program and its run, which began at `started` (seconds since 1970)."""
+    return {
+        "name": "cudagraph-doctor",
+        "version": __version__,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+        "seconds": round(time.time() - started, 3),
+        "working_tree": working_tree(),
+    }
 
 
 def base() -> dict[str, Any]:

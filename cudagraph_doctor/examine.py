@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from cudagraph_doctor import __version__, child, environment, shadowing, worker
+from cudagraph_doctor import child, environment, shadowing, worker
 from cudagraph_doctor.display import Display
 from cudagraph_doctor.errors import UsageError
 from cudagraph_doctor.findings import Finding, Outcome, Report, Status, finding_from_json, outcome_from_json, to_json
@@ -95,12 +95,7 @@ class Run:
         if self._lost:
             self._account_for_loss(*self._lost)
         return Report(
-            tool={
-                "name": "cudagraph-doctor",
-                "version": __version__,
-                "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._started)),
-                "seconds": self._seconds(),
-            },
+            tool=environment.tool(self._started),
             environment=self._environment,
             target=self._target,
             outcomes=tuple(self._outcomes),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cudagraph_doctor import __version__, environment
+from cudagraph_doctor import environment
 from cudagraph_doctor.checks import bucket_hits
 from cudagraph_doctor.display import Display
 from cudagraph_doctor.findings import Report
@@ -22,12 +22,7 @@ def examine_traces(paths: Sequence[Path], demands: Demands, step_pattern: str, d
         outcome = bucket_hits.run(paths, demands, step_pattern, _Quiet(display))
     settings: dict[str, Any] = {"check": bucket_hits.NAME, "step_pattern": step_pattern, **dataclasses.asdict(demands)}
     return Report(
-        tool={
-            "name": "cudagraph-doctor",
-            "version": __version__,
-            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
-            "seconds": round(time.time() - started, 3),
-        },
+        tool=environment.tool(started),
         environment=environment.base(),
         target={"spec": " ".join(path.name for path in paths)},
         outcomes=(outcome,),

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -81,6 +83,18 @@ class Culprit:
 
 
 @dataclass(frozen=True, slots=True)
+class Accepted:
+    """Why a finding does not count, however severe it is."""
+
+    how: str
+    """"known" (in the baseline) | "ignored" | "not selected"."""
+    where: str
+    """Where that is said: "command line", "pyproject.toml", "target", a baseline's file."""
+    reason: str = ""
+    """The user's own words."""
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One fault (or note), with its culprit and its evidence. Built by checks, read by reports and policy."""
 
@@ -103,13 +117,21 @@ class Finding:
     backend: str = ""
     evidence: dict[str, Any] = field(default_factory=dict)
     """Plain JSON: measurements, controls, what healed it, what follows from it."""
+    accepted: Accepted | None = None
+    """Set by the gate, never by a check."""
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the fault across runs: code and culprit, no line, address, step or number in it."""
-        culprit = (self.culprit.kind, self.culprit.name) if self.culprit else ("", self.message)
-        where = (self.location.file.rsplit("/", 1)[-1], self.location.function) if self.location else ("", "")
-        told = "\0".join((self.code, *culprit, *where))
+        """Identifies the fault across runs, moved lines and checkouts.
+
+        Made of the code, the culprit's name, and the place by file name, function and text; where nothing names it, of
+        the message without its numbers. No line, path, address, step or value is in it.
+        """
+        culprit = (self.culprit.kind, self.culprit.name) if self.culprit else ("", "")
+        place = self.location
+        where = (os.path.basename(place.file), place.function, " ".join(place.code.split())) if place else ()
+        unnamed = () if self.culprit or place else (re.sub(r"0x[0-9a-f]+|\d+", "#", self.message),)
+        told = "\0".join((self.code, *culprit, *where, *unnamed))
         return hashlib.sha256(told.encode(errors="backslashreplace")).hexdigest()[:16]
 
 
@@ -145,6 +167,25 @@ class Outcome:
     seconds: float = 0.0
     traceback: str = ""
     """The stack of an unexpected error or of a hang; shown with --debug."""
+    coverage: float | None = None
+    """Share, 0 to 1, of what was to be judged that could be; None where the check does not count it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What was demanded of a run, and what came of it."""
+
+    fail_on: str = Severity.ERROR.value
+    """Least severity that fails the run, or "never"."""
+    exit_code: int = 0
+    baseline: str = ""
+    """The file of known findings; "" without one."""
+    fixed: tuple[str, ...] = ()
+    """Known findings that are gone, in words."""
+    unused: tuple[str, ...] = ()
+    """Ignores that nothing was ignored by, in words."""
+    unmet: tuple[str, ...] = ()
+    """Demands on how much has to be checked that were not met, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +198,8 @@ class Report:
     outcomes: tuple[Outcome, ...]
     settings: dict[str, Any] = field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
+    gate: Gate | None = None
+    """None: not judged, as by `examine` itself."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -193,6 +236,7 @@ def finding_from_json(data: dict[str, Any]) -> Finding:
     fields["culprit"] = Culprit(**fields["culprit"]) if fields.get("culprit") else None
     fields["location"] = location_from_json(fields.get("location"))
     fields["related"] = tuple(Location(**place) for place in fields.get("related", ()))
+    fields["accepted"] = Accepted(**fields["accepted"]) if fields.get("accepted") else None
     return Finding(**fields)
 
 
@@ -211,4 +255,10 @@ def report_from_json(data: dict[str, Any]) -> Report:
     """Inverse of `to_json` for a `Report`. Raises KeyError, TypeError or ValueError on a malformed one."""
     fields = dict(data)
     fields["outcomes"] = tuple(outcome_from_json(o) for o in fields["outcomes"])
+    fields["gate"] = _gate_from_json(fields["gate"]) if fields.get("gate") else None
     return Report(**fields)
+
+
+def _gate_from_json(data: dict[str, Any]) -> Gate:
+    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
+    return Gate(**fields)

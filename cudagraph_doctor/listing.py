@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import re
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from rich.text import Text
 from cudagraph_doctor.errors import UsageError
 from cudagraph_doctor.report.layout import lay_out
 from cudagraph_doctor.report.view import View
-from cudagraph_doctor.rules import RULES
+from cudagraph_doctor.rules import RULES, page
 from cudagraph_doctor.spec import near
 
 if TYPE_CHECKING:
@@ -42,8 +41,7 @@ def explanation(code: str, view: View) -> str:
             seen=f"codes are {', '.join(_code_ranges())}",
             fix="Give one of these, or a rule's name: `cudagraph-doctor rules` lists all.",
         )
-    page = importlib.resources.files("cudagraph_doctor.rule_docs") / f"{rule.code}.md"
-    return lay_out([Markdown(page.read_text(encoding="utf-8"))], view)
+    return lay_out([Markdown(page(rule.code))], view)
 
 
 def _code_ranges() -> list[str]:

@@ -80,8 +80,15 @@ class Output:
     """None: stdout."""
 
 
+BESIDE = "github"
+"""Goes to stdout together with the terminal's text: its lines are read by the CI and left alone by people."""
+
+
 def outputs(texts: Iterable[str]) -> tuple[Output, ...]:
-    """`terminal`, `json`, `json=FILE`, repeated. The terminal text goes to stdout unless another format does."""
+    """`terminal`, `json`, `json=FILE`, repeated. The terminal text goes to stdout unless another format does.
+
+    Annotations for GitHub do not take its place: they come below it.
+    """
     found: list[Output] = []
     for text in texts:
         name, equals, file = text.partition("=")
@@ -89,10 +96,13 @@ def outputs(texts: Iterable[str]) -> tuple[Output, ...]:
             known = ", ".join(REPORTERS)
             raise ValueError(f'there is no format "{name}".{near(name, REPORTERS)} Known: {known}.')
         found.append(Output(name, _writable(file) if equals else None))
+    found.sort(key=lambda output: output.format == BESIDE)
     to_stdout = [output.format for output in found if output.file is None]
-    if len(to_stdout) > 1:
+    if not set(to_stdout) - {BESIDE}:
+        return (Output("terminal", None), *found)
+    if len(to_stdout) > 1 and to_stdout != ["terminal", BESIDE]:
         raise ValueError(f"{' and '.join(to_stdout)} would both go to stdout; give one a file: FORMAT=FILE.")
-    return tuple(found if to_stdout else [Output("terminal", None), *found])
+    return tuple(found)
 
 
 def _writable(file: str) -> Path:

@@ -6,6 +6,7 @@ buckets, 5 audit, 6 races). The name names the problem and reads well after "all
 
 from __future__ import annotations
 
+import importlib.resources
 from dataclasses import dataclass
 
 from cudagraph_doctor.findings import Severity
@@ -330,3 +331,8 @@ _ALL = (
 
 RULES: dict[str, Rule] = {rule.code: rule for rule in _ALL}
 """All rules by code, in order."""
+
+
+def page(code: str) -> str:
+    """The page of a rule, in Markdown."""
+    return (importlib.resources.files("cudagraph_doctor.rule_docs") / f"{code}.md").read_text(encoding="utf-8")

@@ -9,8 +9,10 @@ import pytest
 
 from cudagraph_doctor.findings import (
     SCHEMA_VERSION,
+    Accepted,
     Culprit,
     Finding,
+    Gate,
     Location,
     Outcome,
     Proof,
@@ -37,6 +39,7 @@ FINDING = Finding(
     rank=0,
     backend="emulated",
     evidence={"healed_by": "slot_mapping", "controls": [0.0, 0.0]},
+    accepted=Accepted("ignored", "target", "only logged"),
 )
 REPORT = Report(
     tool={"version": "0.1.0"},
@@ -52,10 +55,12 @@ REPORT = Report(
             findings=(FINDING,),
             rules=("CGD101", "CGD102"),
             seconds=1.5,
+            coverage=0.75,
         ),
         Outcome("inputs", Status.SKIPPED, reason="no target", fix="name one"),
     ),
     settings={"steps": 8},
+    gate=Gate("warning", 1, "known.json", ("gone",), ("CGD2",), ("too little",)),
 )
 
 
@@ -86,6 +91,8 @@ def test_json_has_the_schema_version_and_fingerprints() -> None:
         (("outcomes", 0, "findings", 0, "severity"), "fatal"),
         (("outcomes", 0, "findings", 0, "colour"), "red"),
         (("outcomes", 0, "steps", 0), {"index": 0}),
+        (("outcomes", 0, "findings", 0, "accepted"), {"reason": "none"}),
+        (("gate",), {"exit": 1}),
     ],
 )
 def test_a_malformed_report_is_refused(path: tuple[str | int, ...], value: object) -> None:
@@ -114,12 +121,15 @@ SAME_FAULT = {
     "another checkout": {"location": dataclasses.replace(PLACE, file="/elsewhere/decode.py")},
     "another step and bucket": {"step": 7, "key": "8"},
     "other numbers": {"evidence": {}, "proof": Proof.MEASURED},
+    "another indentation": {"location": dataclasses.replace(PLACE, code="static.slots  =  fresh.slots")},
+    "accepted": {"accepted": None},
     "other values": {"culprit": Culprit("input", "slot_mapping", "rows 0 to 3", captured=[9], expected=[8])},
 }
 OTHER_FAULT = {
     "another code": {"code": "CGD102"},
     "another culprit": {"culprit": Culprit("input", "positions")},
     "another function": {"location": dataclasses.replace(PLACE, function="capture")},
+    "another line of the same function": {"location": dataclasses.replace(PLACE, code="static.x = fresh.x")},
     "no culprit": {"culprit": None},
 }
 
@@ -132,6 +142,13 @@ def test_fingerprint_stays(change: dict[str, object]) -> None:
 @pytest.mark.parametrize("change", OTHER_FAULT.values(), ids=OTHER_FAULT)
 def test_fingerprint_tells_faults_apart(change: dict[str, object]) -> None:
     assert dataclasses.replace(FINDING, **change).fingerprint != FINDING.fingerprint  # type: ignore[arg-type]
+
+
+def test_what_has_no_name_and_no_place_is_told_by_its_message_without_numbers() -> None:
+    nameless = dataclasses.replace(FINDING, culprit=None, location=None, message="Graph 4 read 0x7f12 at step 12.")
+    again = dataclasses.replace(nameless, message="Graph 16 read 0xbeef at step 3.")
+    assert again.fingerprint == nameless.fingerprint
+    assert dataclasses.replace(nameless, message="Graph 4 wrote.").fingerprint != nameless.fingerprint
 
 
 def test_a_name_that_has_no_encoding_has_a_fingerprint() -> None:

@@ -59,6 +59,18 @@ def test_outputs(tmp_path: Path) -> None:
     assert not file.exists()
 
 
+def test_annotations_come_below_the_text() -> None:
+    text, below = Output("terminal", None), Output("github", None)
+    assert options.outputs(["github"]) == (text, below)
+    assert options.outputs(["github", "terminal"]) == (text, below)
+
+
+@pytest.mark.parametrize("texts", [["json", "github"], ["github", "sarif"], ["json", "terminal"], ["github", "json"]])
+def test_only_text_and_annotations_share_stdout(texts: list[str]) -> None:
+    with pytest.raises(ValueError, match="both go to stdout"):
+        options.outputs(texts)
+
+
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
 def test_seconds_refused(value: float) -> None:
     with pytest.raises(ValueError, match="no number of seconds above 0"):

@@ -17,18 +17,18 @@ _FIX = "Give a file that cudagraph-doctor wrote: `diff SPEC --format json=FILE`,
 
 def render(report: Report, view: View) -> str:
     """`schema_version` first, then the report's fields; a newline at the end."""
-    plain = _finite(to_json(report))
+    plain = finite(to_json(report))
     ordered = {"schema_version": plain.pop("schema_version"), **plain}
     return json.dumps(ordered, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n"
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """NaN and infinities as strings: JSON has no numbers for them, and other programs refuse Python's."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list) else value
+        return {key: finite(item) for key, item in value.items()}
+    return [finite(item) for item in value] if isinstance(value, list) else value
 
 
 def load(path: Path) -> Report:

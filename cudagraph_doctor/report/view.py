@@ -20,6 +20,8 @@ class View:
     """All steps, all evidence."""
     debug: bool = False
     """Tracebacks."""
+    docs_url: str = ""
+    """Where the documentation is hosted, for links to rules; "" if it is nowhere."""
 
 
 Renderer = Callable[[Report, View], str]

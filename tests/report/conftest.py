@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from cudagraph_doctor.findings import (
+    Accepted,
     Culprit,
     Finding,
+    Gate,
     Location,
     Outcome,
     Proof,
@@ -52,7 +56,12 @@ STEPS = (
 def a_report(*outcomes: Outcome, backend: str = "emulated") -> Report:
     """A report around the outcomes."""
     return Report(
-        tool={"name": "cudagraph-doctor", "version": "0.1.0"},
+        tool={
+            "name": "cudagraph-doctor",
+            "version": "0.1.0",
+            "started": "2026-01-02T03:04:05Z",
+            "working_tree": "/app",
+        },
         environment={"backend": backend, "backend_reason": "torch 2.13.0+cpu is a build without CUDA"},
         target={"spec": "serving/decode.py:target", "arguments": {"width": "64"}, "fault": "", "twin": False},
         outcomes=outcomes,
@@ -80,6 +89,23 @@ def found() -> Report:
 def clean() -> Report:
     """Nothing found."""
     return a_report(Outcome("diff", Status.PASSED, checked={"steps": 3}, steps=STEPS[:3], seconds=0.5), backend="cuda")
+
+
+@pytest.fixture
+def gated(found: Report) -> Report:
+    """Held to a gate: one finding is known, one ignored, one is left that fails the run."""
+    [outcome] = found.outcomes
+    known = dataclasses.replace(FROZEN, code="CGD102", accepted=Accepted("known", "baseline.json"))
+    ignored = dataclasses.replace(ROUNDING, accepted=Accepted("ignored", "pyproject.toml", "rounding is fine"))
+    gate = Gate(
+        exit_code=1,
+        baseline="baseline.json",
+        fixed=("CGD103 unsafe-padding, input x, is gone: it can leave the baseline.",),
+        unused=("CGD2 in pyproject.toml (not ours) ignored nothing.",),
+        unmet=("diff: 50.0% could be judged, demanded are 90.0%",),
+    )
+    outcome = dataclasses.replace(outcome, findings=(FROZEN, known, ignored), coverage=0.5)
+    return dataclasses.replace(found, outcomes=(outcome,), gate=gate)
 
 
 @pytest.fixture
