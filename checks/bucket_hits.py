@@ -6,7 +6,6 @@ what came out. Nothing here or below imports torch.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -19,9 +18,9 @@ from cudagraph_doctor.misses import gates, summary, wording
 from cudagraph_doctor.misses.gates import Gate
 from cudagraph_doctor.misses.judged import Demands, Run, judge_all
 from cudagraph_doctor.progress import Progress
-from cudagraph_doctor.traces import labels, nsys_tool
-from cudagraph_doctor.traces.collect import collect
-from cudagraph_doctor.traces.sniff import Form, sniff
+from cudagraph_doctor.traces import labels
+from cudagraph_doctor.traces.read import read
+from cudagraph_doctor.traces.sniff import sniff
 from cudagraph_doctor.traces.steps import Trace
 
 NAME = "buckets"
@@ -49,21 +48,11 @@ def run(paths: Sequence[Path], demands: Demands, step_pattern: str, progress: Pr
     traces = []
     progress.stage("reading traces", len(paths))
     for path, form in zip(paths, forms, strict=True):
-        traces.append(read(path, form, own))
+        traces.append(read(path, own, form))
         progress.advance(path.name)
     if own:
         _refuse_misfit(own, traces)
     return judge(traces, demands, time.perf_counter() - started)
-
-
-def read(path: Path, form: Form, own: labels.Family | None) -> Trace:
-    """One trace, exported first if it is an nsys report."""
-    if form is not Form.NSYS_REP:
-        return collect(path, form, own)
-    with tempfile.TemporaryDirectory(prefix="cudagraph-doctor-") as folder:
-        exported = Path(folder) / f"{path.stem}.sqlite"
-        nsys_tool.export(path, exported, nsys_tool.find())
-        return collect(exported, sniff(exported), own)
 
 
 def _refuse_twice(paths: Sequence[Path]) -> None:
@@ -119,7 +108,13 @@ def judge(traces: Sequence[Trace], demands: Demands, seconds: float = 0.0) -> Ou
         findings=tuple(findings),
         rules=RULES,
         seconds=seconds,
+        coverage=_coverage(judged),
     )
+
+
+def _coverage(run: Run) -> float | None:
+    """The share of the decode steps that are known to be replays or not."""
+    return 1 - sum(map(summary.is_open, run.decode)) / len(run.decode) if run.decode else None
 
 
 def _status(run: Run, demanded: Sequence[Gate], findings: Sequence[Finding]) -> tuple[Status, str, str]:
