@@ -1,8 +1,12 @@
-"""Makes generators of the device usable again after a capture that failed.
+"""Puts right what captures leave behind in torch.
 
 A capture that breaks leaves the generators that it could draw from in their capturing state: torch takes them out of it
 only when a capture ends well. Every draw after it raises "Offset increment outside graph capture encountered
 unexpectedly", until a capture with the same generators has ended well.
+
+Page-locked memory that a copy in a capture read, and that was dropped before its end, waits in torch's host allocator
+for an event that was captured, which can be asked for nothing: the next allocation of such memory, and the next
+`torch.cuda.graph`, raises "invalid argument", once for each.
 """
 
 from __future__ import annotations
@@ -29,3 +33,27 @@ def free_generators(generators: Iterable[torch.Generator] = ()) -> None:
         graph.capture_begin(capture_error_mode="thread_local")
         cell.zero_()  # torch warns of empty graphs
         graph.capture_end()
+
+
+MOST_EVENTS = 10_000
+"""Captured events at most that a capture leaves in the host allocator."""
+
+
+def forget_captured_events() -> None:
+    """Have torch's host allocator ask for each of its captured events, after which it forgets them.
+
+    Waits for the device: events are asked for in order, as far as the first that is not yet there. The allocator gives
+    its unused memory back to the system by the way, as before each `torch.cuda.graph`. Nothing is raised here: what is
+    run next meets the device's error, if it has one.
+    """
+    empty_cache = getattr(torch._C, "_host_emptyCache", None)  # not every torch has it
+    with contextlib.suppress(RuntimeError):
+        torch.cuda.synchronize()
+    if empty_cache is None:
+        return
+    for _ in range(MOST_EVENTS):
+        try:
+            empty_cache()
+        except RuntimeError:  # "invalid argument"
+            continue
+        return

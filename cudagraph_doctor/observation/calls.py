@@ -92,9 +92,10 @@ def _of_tensors(backend: Backend) -> tuple[Row, ...]:
     def uploads(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Illegal | None:
         if result is not None and backend.place_of(result) is not Place.DEVICE:
             return None
-        given = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
-        from_device = any(backend.place_of(tensor) is Place.DEVICE for tensor in given)
-        return None if from_device else Illegal(Kind.PAGEABLE_COPY)
+        given = {backend.place_of(value) for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)}
+        if Place.DEVICE in given:
+            return None
+        return Illegal(Kind.BLOCKING_COPY if Place.PINNED in given else Kind.PAGEABLE_COPY)
 
     def uploads_new(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Illegal | None:
         return uploads(args[1:], kwargs, result)  # the first one only tells device and dtype
@@ -106,7 +107,7 @@ def _of_tensors(backend: Backend) -> tuple[Row, ...]:
         (torch.Tensor, "Tensor", _READING, reads),
         (torch.Tensor, "Tensor", ("new_tensor",), uploads_new),
         (torch.Tensor, "Tensor", ("pin_memory",), _always(Kind.PINNED_ALLOCATION)),
-        (torch, "torch", ("tensor",), uploads),
+        (torch, "torch", ("tensor", "as_tensor", "asarray"), uploads),
     )
 
 

@@ -61,9 +61,23 @@ _OF_CALL = (
 """A pattern in the name of a CUDA call -> what it is, the first that fits."""
 
 
+_COMPILERS = {"torch._inductor": "torch.compile", "torch._dynamo": "torch.compile", "triton.": "Triton"}
+"""Beginning of a module's name -> what it belongs to."""
+
+
 def kind_of_call(name: str) -> Kind:
     """What a call of CUDA that a capture refused is about."""
     return next((kind for pattern, kind in _OF_CALL if re.search(pattern, name)), Kind.LIBRARY_CALL)
+
+
+def only_asks(name: str) -> bool:
+    """Whether a call of CUDA only asks if a stream captures: on the legacy stream that fails, and does no harm."""
+    return re.search(r"IsCapturing|GetCaptureInfo", name) is not None
+
+
+def is_of_torch(error: BaseException) -> bool:
+    """Whether torch refused by itself, before CUDA was asked."""
+    return code_of(error) is None and kind_of(error) is not None
 
 
 def code_of(error: BaseException) -> int | None:
@@ -105,6 +119,12 @@ def first(error: BaseException) -> BaseException | None:
     about = [link for link in links if kind_of(link) is not None]
     culprits = [link for link in about if code_of(link) != 901] or (links if about else [])
     return culprits[-1] if culprits else None
+
+
+def compiler(error: BaseException) -> str:
+    """The compiler that was at work where it was raised, "" if none was."""
+    running = [str(frame.f_globals.get("__name__", "")) for _, frame, _ in blame.frames(error)]
+    return next((name for module, name in _COMPILERS.items() if any(r.startswith(module) for r in running)), "")
 
 
 def message(error: BaseException) -> str:

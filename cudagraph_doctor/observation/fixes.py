@@ -11,17 +11,26 @@ _KEEP = (
 )
 _PINNED = "Copy into pinned memory with non_blocking=True inside the step, and read it on the host after the replay."
 
+_CONSTANT = (
+    "Make the constant once, before the capture, and keep it (register_buffer); a list that changes belongs into a "
+    "static input that is copied into before each replay."
+)
+_INDICES = "Index by a tensor on the device that is made before the capture and kept, not by a list or host tensor."
+
 _BY_NAME = {
     "Tensor.__bool__": "Let the device decide: torch.where(condition, a, b) instead of `if`; or branch outside of the "
     "captured step, and give each way a graph of its own.",
     "Tensor.__index__": "Slice and loop by Python integers that are known before the capture, such as an upper bound, "
     "and mask what lies beyond.",
+    "Tensor.__getitem__": _INDICES,
+    "Tensor.__setitem__": _INDICES,
     "Tensor.cpu": _PINNED,
     "Tensor.tolist": "Do the loop on the device, or make the list before the step, on the host, where the values come "
     "from.",
     "Tensor.__repr__": "Print after the replay, a copy of the static output; inside the step print shapes only.",
-    "torch.tensor": "Make the constant once, before the capture, and keep it (register_buffer); a list that changes "
-    "belongs into a static input that is copied into before each replay.",
+    "torch.tensor": _CONSTANT,
+    "torch.as_tensor": _CONSTANT,
+    "torch.asarray": _CONSTANT,
     "Tensor.new_tensor": "Make the constant once, before the capture, and keep it; new_full fills on the device.",
     "aten.nonzero": "Work on all elements under a mask (torch.where with three arguments), or give the output a fixed "
     "size: torch.nonzero_static(x, size=N).",
@@ -81,7 +90,7 @@ def fix_of(operation: Operation) -> str:
     name = operation.name
     base = ".".join(name.split(".")[:2]) if name.startswith("aten.") else name
     if base == "aten.index" and operation.kind is not Kind.SHAPE_FROM_VALUES:
-        return "Index by a tensor on the device that is made before the capture and kept, not by a list or host tensor."
+        return _INDICES
     if base == "aten._to_copy" and operation.kind is Kind.HOST_READ:
         return _PINNED
     return _BY_NAME.get(base, _BY_KIND[operation.kind])

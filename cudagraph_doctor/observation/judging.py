@@ -49,6 +49,8 @@ _SPOKEN = {
     "Tensor.__int__": "int of a tensor",
     "Tensor.__float__": "float of a tensor",
     "Tensor.__index__": "a tensor as an index (range, a slice's bound)",
+    "Tensor.__getitem__": "indexing of a tensor",
+    "Tensor.__setitem__": "an assignment to elements of a tensor",
     "CUDAGraph.__del__": "the end of an older CUDAGraph",
     "": "an operation",
 }
@@ -131,6 +133,9 @@ def _first_use(first: FirstUse, backend: str) -> Finding:
     operation = first.refusal.operation or Operation("", Kind.UNKNOWN, None)
     if operation.name == first.refusal.api:  # which call of CUDA it was is a detail of the library's
         operation = replace(operation, name="")
+    if first.refusal.compiler:
+        by = f"by {spoken(operation)}" if operation.name else ""
+        operation = replace(operation, name=first.refusal.compiler, detail=by)
     code, does = _RULES[Kind.FIRST_USE]
     runs = len(first.attempts) - 1
     after = "one eager run" if runs == 1 else f"1 to {runs} eager runs"

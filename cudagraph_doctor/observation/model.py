@@ -79,6 +79,8 @@ class Refusal:
     without_threads: bool | None = None
     """Whether the capture goes through in mode "thread_local", which lets other threads do as they like; None if that
     was not tried."""
+    compiler: str = ""
+    """"torch.compile" or "Triton", where it was at work when this happened."""
     plain: str = ""
     """What torch by itself shows for this capture: the last exception, with the line it names."""
 

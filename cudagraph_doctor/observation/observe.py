@@ -21,6 +21,7 @@ from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.findings import Location
 from cudagraph_doctor.graph.backend import Backend
 from cudagraph_doctor.graph.illegal import Kind
+from cudagraph_doctor.observation.folding import lost_besides, once_a_line
 from cudagraph_doctor.observation.model import EmptyGraph, FirstUse, Observation, Operation, Refusal, ToldBy
 from cudagraph_doctor.observation.players import Player
 from cudagraph_doctor.observation.records import Site
@@ -72,8 +73,12 @@ class Observer:
                 seen=last.out_of_reach,
                 fix="run with --backend cuda on a GPU",
             )
-        outside = _strayed(last) if complete else []
-        empty = _empty(plain if plain.attempt.refusal is None else last, dry, last.session.outside)
+        refusals = once_a_line(refusals)
+        outside, empty = lost_besides(
+            refusals,
+            _strayed(last) if complete else (),
+            _empty(plain if plain.attempt.refusal is None else last, dry, last.session.outside),
+        )
         suspected, legal = self._others(dry, refusals, complete)
         return Observation(
             form=self._runs.player.form,
@@ -84,7 +89,7 @@ class Observer:
             first_uses=_first_uses(plain, warmed),
             suspected=suspected,
             legal=legal,
-            outside=tuple(o for o in outside if o.location not in {graph.location for graph in empty}),
+            outside=outside,
             host_sources=tuple(_grouped(dry.lost_sources)),
             empty=empty,
             host_values=host_values,
@@ -113,6 +118,11 @@ class Observer:
             if run.attempt.refusal is None:
                 return refusals, run
             site = run.failure.site if run.failure else None
+            if site in served:  # it was got out of the way, and yet is in it
+                return refusals, run
+            if site is None and self._looks_closer(run.attempt.refusal):
+                dry.session.candidates |= self._runs.dry().session.candidates
+                continue
             refusal = _classified(run.attempt.refusal, site, dry)
             if not mode and _may_be_a_thread(refusal, run):
                 again = self._runs.capture(served=served, error_mode=_WITHOUT_THREADS).attempt.refusal
@@ -123,7 +133,7 @@ class Observer:
                 refusal = replace(refusal, without_threads=False)
             if not run.out_of_reach:
                 refusals.append(refusal)
-            if site is None or site in served or len(refusals) >= _MOST_CAPTURES:
+            if site is None or len(refusals) >= _MOST_CAPTURES:
                 return refusals, run
             if site not in dry.session.candidates and not (run.failure and run.failure.returns_nothing):
                 self._runs.also.add(site.name)
@@ -132,6 +142,12 @@ class Observer:
                     return refusals, run
                 refusals = [*refusals[:-1], _classified(refusal, site, dry)]
             served = (*served, site)
+
+    def _looks_closer(self, refusal: Refusal) -> bool:
+        """A copy that nobody told of may be an index's: from now on these are watched. Whether they were not yet."""
+        copies = refusal.operation is not None and refusal.operation.kind is Kind.PAGEABLE_COPY
+        before, self._runs.watches_indices = self._runs.watches_indices, self._runs.watches_indices or copies
+        return before != self._runs.watches_indices
 
     def _others(
         self, dry: Run, refusals: list[Refusal], complete: bool
@@ -152,7 +168,7 @@ def _classified(refusal: Refusal, site: Site | None, dry: Run) -> Refusal:
     """With what the dry run knows of the operation."""
     operation = refusal.operation
     known = dry.session.candidates.get(site, []) if site else []
-    if operation is None or not known:
+    if operation is None or operation.kind is Kind.OUTSIDE_CAPTURE or not known:
         return refusal
     seen = next((o for o in known if (o.capture, o.ordinal) == (operation.capture, operation.ordinal)), known[0])
     told = operation.kind is not Kind.UNKNOWN and seen.kind is Kind.LIBRARY_CALL

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from cudagraph_doctor.findings import Location
@@ -53,6 +53,10 @@ class Window:
     """Addresses of memory that work outside of the capture made from nothing since it was opened."""
 
 
+_LIBRARYS = (Kind.SYNCHRONISATION, Kind.QUERY, Kind.BLOCKING_COPY)
+"""What torch offers too: a call that no hook on torch told of is a library's."""
+
+
 @dataclass(frozen=True, slots=True)
 class FailedCall:
     """A call of CUDA that returned an error about captures."""
@@ -69,20 +73,31 @@ class FailedCall:
 
     @property
     def operation(self) -> Operation:
-        """The same for a report."""
+        """The same for a report, where nothing of torch's is known to have made the call."""
         places = [line.location() for line in self.lines]
         kind = kind_of_call(self.name)
+        librarys = kind in _LIBRARYS
         return Operation(
             name=self.name,
-            kind=Kind.OTHER_THREAD if self.thread else kind,
+            kind=Kind.OTHER_THREAD if self.thread else Kind.LIBRARY_CALL if librarys else kind,
             location=places[0] if places else None,
             callers=tuple(places[1:]),
             capture=self.capture,
             position=self.position,
             module=self.module,
             thread=self.thread,
-            detail=f"{kind}" if self.thread else "",
+            detail=f"{kind}" if self.thread or librarys else "",
         )
+
+    def is_within(self, failure: Failure) -> bool:
+        """Whether it was made in the course of what failed, as far as their lines tell."""
+        site = failure.site
+        return not self.lines or (site is not None and bool(site.lines) and site.lines[0] in self.lines)
+
+
+def first_cause(calls: Sequence[FailedCall]) -> FailedCall | None:
+    """The first call that failed; one that only found the capture broken (901) is told if there is no other."""
+    return next((call for call in calls if call.code != 901), calls[0] if calls else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,12 @@ from cudagraph_doctor.graph.origins import ModulePath
 from cudagraph_doctor.graph.recovery import free_generators
 from cudagraph_doctor.observation import cuda_errors
 from cudagraph_doctor.observation.calls import wrapped
+from cudagraph_doctor.observation.functions import IndexWatch
 from cudagraph_doctor.observation.host_values import HostValues
 from cudagraph_doctor.observation.model import Attempt, HostValue, Operation, Refusal, ToldBy
 from cudagraph_doctor.observation.operators import OperatorWatch
 from cudagraph_doctor.observation.players import Player, cause
-from cudagraph_doctor.observation.records import Failure, Site
+from cudagraph_doctor.observation.records import FailedCall, Failure, Site, first_cause
 from cudagraph_doctor.observation.session import Session
 from cudagraph_doctor.observation.values import Kept
 from cudagraph_doctor.observation.windows import Windows
@@ -63,6 +64,8 @@ class Runs:
         """What watched captures took."""
         self.also: set[str] = set()
         """Names of operators that some capture has refused, though no table knows them."""
+        self.watches_indices = False
+        """Whether a function mode is in as well, when operators are watched."""
         self.out_of_reach: dict[str, None] = {}
         """What the emulation has no stand-in for, in the order in which it was met."""
         self.no_cupti = "nothing was captured" if backend.name == "cuda" else "there is no CUDA"
@@ -163,6 +166,8 @@ class Runs:
                     self.no_cupti = str(reason)
             if watched:
                 stack.enter_context(OperatorWatch(session, self._backend, self.also))
+            if watched and self.watches_indices:
+                stack.enter_context(IndexWatch(session, self._backend))
             try:
                 self.player.capture()
                 if afterwards:
@@ -195,6 +200,17 @@ def _same_line(one: Operation, other: Operation) -> bool:
     return len(places) == 2 and places[0] == places[1]
 
 
+def _call_behind(told: BaseException, failure: Failure | None, calls: list[FailedCall]) -> FailedCall | None:
+    """The call of CUDA that the first error, `told`, comes from."""
+    if cuda_errors.is_of_torch(told):
+        return None
+    code = cuda_errors.code_of(told)
+    if failure is not None and failure.error is told and code not in (None, 901):
+        # what failed before at another line did no harm: after it, this one would have been 901
+        calls = [call for call in calls if call.code == code and call.is_within(failure)] or calls
+    return first_cause(calls)
+
+
 def _explain(run: Run, error: Exception) -> None:
     """Who broke the capture, from all that was noted."""
     if isinstance(error, DoctorError):  # a stand-in that does not go so far
@@ -207,13 +223,13 @@ def _explain(run: Run, error: Exception) -> None:
     failure = run.failure or run.session.culprit(first)
     operation = failure.operation if failure else None
     by = failure.told_by if failure else ToldBy.TRACEBACK
-    api = run.session.failed_calls[0] if run.session.failed_calls else None
-    if api is not None and (operation is None or api.operation.location not in (None, operation.location)):
-        operation, by = (api.operation, ToldBy.CUPTI) if api.operation.kind is not Kind.UNKNOWN else (operation, by)
-    elif api is not None:
+    api = _call_behind(told, failure, run.session.failed_calls)
+    if api is not None and api.operation.kind is not Kind.UNKNOWN:
         by = ToldBy.CUPTI
+        if failure is None or operation is None or not operation.name or not api.is_within(failure):
+            operation = api.operation
     traced = _from_traceback(error, told, run.modules)
-    if operation is None:
+    if operation is None or (operation.location is None and traced is not None):
         operation, by = traced, ToldBy.TRACEBACK
     elif traced and not (operation.module or operation.thread) and _same_line(traced, operation):
         operation = replace(operation, module=traced.module)  # no hook followed the modules: see `_compiles`
@@ -226,8 +242,9 @@ def _explain(run: Run, error: Exception) -> None:
             operation,
             by,
             cuda_errors.message(told),
-            code=cuda_errors.code_of(told) or (api.code if api else None),
+            code=api.code if api else cuda_errors.code_of(told),
             api=api.name if api else "",
+            compiler=cuda_errors.compiler(told),
             plain=cuda_errors.shown(error),
         ),
     )

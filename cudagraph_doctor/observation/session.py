@@ -19,13 +19,16 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from cudagraph_doctor.graph.callsite import Line, callsites
 from cudagraph_doctor.graph.illegal import CaptureStatus, Kind
 from cudagraph_doctor.graph.legality import Illegal
-from cudagraph_doctor.observation.cuda_errors import code_of
+from cudagraph_doctor.observation.cuda_errors import code_of, only_asks
 from cudagraph_doctor.observation.host_values import HostValues
 from cudagraph_doctor.observation.ledger import Ledger
 from cudagraph_doctor.observation.model import Operation, ToldBy
 from cudagraph_doctor.observation.records import FailedCall, Failure, HostSource, Site, Window
 from cudagraph_doctor.observation.values import Kept
 
+_GRAPH_ENDS = "CUDAGraph.__del__"
+_NO_MEMORY = "most likely because torch's allocator asks CUDA for new memory for that stream"
+"""Why an operator is refused on a stream that does not capture: not much else of what it does is forbidden there."""
 _DEEP = 64
 """Lines to be noted where the one that changed streams is looked for."""
 
@@ -97,6 +100,11 @@ class Session:
     def busy(self) -> bool:
         """Whether this thread is inside an operation that is dealt with as a whole."""
         return getattr(self._threads, "busy", False)
+
+    @property
+    def keeps_graphs(self) -> bool:
+        """Whether the end of an older graph is got out of the way, by keeping all of them."""
+        return any(site.name == _GRAPH_ENDS for site in self._served)
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
@@ -276,7 +284,7 @@ class Session:
             return
         if self._ended is not None:
             operation = self.operation(self._ended, Kind.DESTROYED_GRAPH)
-            self.failures.append(Failure(operation, self._ended, ToldBy.STATUS, None))
+            self.failures.append(Failure(operation, self._ended, ToldBy.STATUS, None, returns_nothing=True))
             return
         since = f"after line {before.number} and before this one" if before else "before this line"
         operation = self.operation(Site("", lines), Kind.UNKNOWN, detail=since)
@@ -286,7 +294,7 @@ class Session:
         """A graph is being destroyed, by the garbage collector or because nothing holds it any more."""
         if self.window is None or not (lines := callsites()):
             return
-        self._ended = Site("CUDAGraph.__del__", lines)
+        self._ended = Site(_GRAPH_ENDS, lines)
         if self.dry:
             self.candidates.setdefault(self._ended, []).append(self.operation(self._ended, Kind.DESTROYED_GRAPH))
 
@@ -294,10 +302,15 @@ class Session:
         self, site: Site, why: Illegal | None, ordinal: int, error: BaseException, returns_nothing: bool = False
     ) -> None:
         """Note what raised. The user's code may catch it, and then it did no harm: see `culprit`."""
-        if self.window is not None:
-            kind, detail = (why.kind, why.detail) if why else (Kind.UNKNOWN, "")
-            operation = self.operation(site, kind, ordinal, detail)
-            self.failures.append(Failure(operation, site, ToldBy.CALL, error, returns_nothing))
+        if self.window is None:
+            return
+        kind, detail, place = Kind.UNKNOWN, "", site
+        if why is not None:
+            kind, detail = why.kind, why.detail
+        elif code_of(error) == 900 and self._status(stream := self.current_stream()) is CaptureStatus.NONE:
+            kind, detail, place = Kind.OUTSIDE_CAPTURE, _NO_MEMORY, Site(site.name, self._below_switch(stream))
+        operation = self.operation(place, kind, ordinal, detail)
+        self.failures.append(Failure(operation, site, ToldBy.CALL, error, returns_nothing))
 
     def look(self, site: Site | None, ordinal: int = 0) -> None:
         """Ask whether the capture still stands; if it does not, what was done last broke it without a word."""
@@ -313,7 +326,7 @@ class Session:
     def call_failed(self, name: str, code: int) -> None:
         """CUPTI tells of a call that failed, from inside of CUDA: only what is at hand is noted."""
         window = self.window
-        if window is not None:
+        if window is not None and not only_asks(name):
             thread = "" if threading.get_ident() == window.thread else threading.current_thread().name
             call = FailedCall(
                 name, code, callsites(), window.index, window.position, "" if thread else self._modules.current, thread
@@ -359,12 +372,15 @@ class Session:
         if all(_address(tensor) in window.made_outside for tensor in reads):
             window.made_outside.update(_address(tensor) for tensor in makes)
             return
+        if lines := self._below_switch(stream):
+            self.outside.append(self.operation(Site(name, lines), Kind.OUTSIDE_CAPTURE))
+
+    def _below_switch(self, stream: int) -> tuple[Line, ...]:
+        """The user's lines that led here, from the one in the function where the stream was made current outwards."""
         lines = callsites(_DEEP)
         switch = self._switches.get(stream)
         within = [at for at, line in enumerate(lines) if switch is not None and line.is_beside(switch)]
-        if lines:
-            operation = self.operation(Site(name, lines[within[0] :] if within else lines), Kind.OUTSIDE_CAPTURE)
-            self.outside.append(operation)
+        return lines[within[0] :] if within else lines
 
 
 def _address(tensor: torch.Tensor) -> int:

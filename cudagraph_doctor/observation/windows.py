@@ -19,6 +19,7 @@ from cudagraph_doctor.graph.attributes import replaced
 from cudagraph_doctor.graph.backend import Backend
 from cudagraph_doctor.graph.illegal import Kind
 from cudagraph_doctor.graph.legality import Illegal
+from cudagraph_doctor.graph.recovery import forget_captured_events
 from cudagraph_doctor.observation.session import Session
 
 _METHODS = ("capture_begin", "capture_end", "instantiate", "pool", "register_generator_state", "replay", "reset")
@@ -45,6 +46,8 @@ class Windows:
         """`torch.cuda.graph` contexts inside a capture, whose body goes into that one."""
         self._captured: weakref.WeakSet[Any] = weakref.WeakSet()
         """Graphs captured since this was installed, inner ones included."""
+        self._part: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Graphs whose work went into the capture that is open."""
         self._inner: weakref.WeakSet[Any] = weakref.WeakSet()
         """Graphs whose capture was begun inside another."""
         self._pools: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
@@ -53,6 +56,8 @@ class Windows:
         """All graphs that hold something, to hear when they end."""
         self._open: tuple[Any, Any] | None = None
         """The graph that captures, and its stream."""
+        self._held: list[Any] | None = [] if session.keeps_graphs else None
+        """All graphs that hold something, so that none ends; None: they live as long as the user wants."""
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -72,8 +77,8 @@ class Windows:
             stack.enter_context(replaced(self._context, context))
             if self._session.dry:
                 stack.enter_context(self._backend.answering(self._answer))
+            stack.callback(self._let_go)
             stack.callback(self._end_what_is_open)
-            stack.callback(self._watched.clear)
             for live in self._backend.log.graphs:
                 if (graph := live.graph()) is not None:
                     self._watch(graph)
@@ -82,6 +87,12 @@ class Windows:
 
     def _watch(self, graph: Any) -> None:
         self._watched.append(weakref.ref(graph, lambda gone: self._session.graph_ends()))
+        if self._held is not None:
+            self._held.append(graph)
+
+    def _let_go(self) -> None:
+        self._watched.clear()
+        self._held = None
 
     def _answer(self) -> bool | None:
         """In the dry run, whether the current stream captures: what would be so in a capture."""
@@ -100,6 +111,11 @@ class Windows:
         with contextlib.suppress(RuntimeError):
             self._own["capture_end"](graph)
         torch.cuda.set_stream(before)
+        self._forget_events()
+
+    def _forget_events(self) -> None:
+        if self._backend.name == "cuda":
+            forget_captured_events()
 
     # torch.cuda.graph
 
@@ -120,6 +136,7 @@ class Windows:
         if not really:
             self._inline.add(context)
             self._captured.add(context.cuda_graph)
+            self._part.add(context.cuda_graph)
             self._pools[context.cuda_graph] = torch.cuda.graph_pool_handle()
 
     def exit(self, context: Any, *exc: Any) -> Any:
@@ -148,6 +165,7 @@ class Windows:
             self._inner.add(graph)
             return
         stream = torch.cuda.current_stream()
+        self._part.clear()
         session.open(int(stream.cuda_stream), mode)
         if session.dry:
             self._pools[graph] = torch.cuda.graph_pool_handle() if pool is None else pool
@@ -165,6 +183,7 @@ class Windows:
         if graph in self._inner:
             self._inner.discard(graph)
             self._captured.add(graph)
+            self._part.add(graph)
             return
         try:
             if not session.dry:
@@ -176,17 +195,24 @@ class Windows:
             raise
         finally:
             session.close()
+            if not session.dry:
+                self._forget_events()
         self._captured.add(graph)
         self._watch(graph)
 
     def replay(self, graph: Any) -> None:
-        """Nothing for a graph captured by now; inside a capture an operation of that one."""
+        """Nothing for a graph captured by now; inside a capture an operation of that one.
+
+        A graph that was to be captured inside of the same capture does not count: its work is in that one already.
+        """
 
         def replay() -> None:
             if not session.dry and graph not in self._captured:
                 self._own["replay"](graph)
 
         session = self._session
+        if session.window is not None and graph in self._part:
+            return
         if session.window is not None:
             session.perform("CUDAGraph.replay", replay, _nested, returns_nothing=True)
         elif graph not in self._captured:

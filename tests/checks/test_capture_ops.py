@@ -267,6 +267,11 @@ class StrayConstant(Loop):
 
 
 class Elsewhere(Loop):
+    def __init__(self, device: str) -> None:
+        super().__init__(device)
+        with torch.cuda.stream(self.side):
+            self.there = torch.ones(4, device=device)  # keeps torch's allocator from asking CUDA for memory in captures
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         with torch.cuda.stream(self.side):
             return super().forward(x)  # CGD215
@@ -692,9 +697,10 @@ def everything() -> Iterator[Callable[[], dict[str, Any]]]:
             "torch": torch,
         }
         module = torch.nn.modules.module
-        kept = "default_capture_stream"  # by torch itself, once it has captured
+        # by torch itself, once it has captured, and once it has warned
+        torchs = ("default_capture_stream", "__warningregistry__")
         return {
-            **{name: {k: v for k, v in vars(owner).items() if k != kept} for name, owner in owners.items()},
+            **{name: {k: v for k, v in vars(owner).items() if k not in torchs} for name, owner in owners.items()},
             "modes": list(_get_current_dispatch_mode_stack()),
             "stream": torch.cuda.current_stream(),
             "hooks": (dict(module._global_forward_hooks), dict(module._global_forward_pre_hooks)),

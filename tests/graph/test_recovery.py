@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from cudagraph_doctor.graph.cuda import CudaBackend
-from cudagraph_doctor.graph.recovery import free_generators
+from cudagraph_doctor.graph.recovery import forget_captured_events, free_generators
 
 
 class Graph:
@@ -57,6 +57,40 @@ def test_where_nothing_can_be_captured_nothing_is_raised(stand_in: type[Graph]) 
     stand_in.refuses = True
     free_generators()
     assert stand_in.capturing == {"default"}
+
+
+def test_every_captured_event_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measured on an H200, torch 2.11: "invalid argument", once for each: it is taken out of the queue before."""
+    events = ["ready", "captured", "captured", "ready"]
+
+    def empty_cache() -> None:
+        while events:
+            if events.pop() == "captured":
+                raise RuntimeError("CUDA error: invalid argument")
+
+    monkeypatch.setattr(torch._C, "_host_emptyCache", empty_cache, raising=False)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    forget_captured_events()
+    assert events == []
+    monkeypatch.delattr(torch._C, "_host_emptyCache")
+    forget_captured_events()
+
+
+@pytest.mark.gpu
+def test_pinned_memory_that_a_capture_read_and_dropped() -> None:
+    if reason := CudaBackend.why_unusable():
+        pytest.skip(reason)
+    x, sources = torch.zeros(4, device="cuda"), [torch.ones(4).pin_memory() for _ in range(2)]
+    before = torch.cuda.current_stream()
+    with CudaBackend().installed():
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            while sources:
+                x.copy_(sources.pop(), non_blocking=True)
+        assert torch.cuda.current_stream() == before
+        forget_captured_events()
+        torch.zeros(4).pin_memory()
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            x.add_(1)
 
 
 @pytest.mark.gpu
