@@ -137,7 +137,7 @@ _ALL = (
     CaptureFault(
         name="index-by-list",
         rule="CGD203",
-        culprit="aten.index",
+        culprit="index",
         summary="Columns are chosen with a Python list.",
         twin="They are chosen with a tensor on the device.",
     ),
@@ -296,10 +296,9 @@ _ALL = (
     CaptureFault(
         name="graph-collected",
         rule="CGD212",
-        culprit="graph",
+        culprit="CUDAGraph",
         summary="The garbage collector runs in the step, and destroys an old graph that is in a reference cycle.",
         twin="It runs before the step.",
-        needs_cupti=True,
         emulated=False,
         why_not_emulated="the end of an emulated graph frees nothing that a capture forbids",
     ),
@@ -316,7 +315,7 @@ _ALL = (
     CaptureFault(
         name="compile-not-warmed",
         rule="CGD213",
-        culprit="compile",
+        culprit="torch.compile",
         summary="A norm is compiled anew for each number of rows; only the largest bucket is warmed up.",
         twin="All are.",
         forms=("engine",),

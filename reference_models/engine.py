@@ -32,7 +32,7 @@ class ReferenceEngine:
         enforce_eager: capture nothing now; `graphs(True)` makes up for it.
     """
 
-    batch_sizes = (1, 2, 3, 4, 5, 7, 8, 15, 16)
+    batch_sizes: tuple[int, ...] = (1, 2, 3, 4, 5, 7, 8, 15, 16)
     captured_sizes: tuple[int, ...] = tuple(BUCKETS)
     pipelined = True
 

@@ -78,17 +78,17 @@ class Codec(nn.Module):
     def __init__(self, device: str) -> None:
         super().__init__()
         self.codes = torch.zeros((), dtype=torch.int64, device=device)
-        self.graph: torch.cuda.CUDAGraph | None = None
+        self.graphs: list[torch.cuda.CUDAGraph] = []
 
     def forward(self, tokens: torch.Tensor) -> None:
         """(n,) int64 -> the codec's own buffer."""
         if not self.may_capture():
             self.decode(tokens)
             return
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):  # planted: nested-capture CGD210
+        self.graphs.append(torch.cuda.CUDAGraph())
+        with torch.cuda.graph(self.graphs[-1]):  # planted: nested-capture CGD210
             self.decode(tokens)
-        self.graph.replay()
+        self.graphs[-1].replay()
 
     def decode(self, tokens: torch.Tensor) -> None:
         """What the graph holds."""

@@ -188,6 +188,9 @@ class OnItsOwnStream(ReferenceLoop):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.stream = torch.cuda.Stream()
+        with torch.cuda.stream(self.stream):
+            # as long as it lives torch's allocator has memory for this stream; without, captures fail of cudaMalloc
+            self.bias = torch.zeros(self.config.vocab_size, device=self.device)
 
     def in_order(self) -> bool:
         """Whether the streams wait for each other."""

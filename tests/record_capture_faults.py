@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from cudagraph_doctor import worker
-from cudagraph_doctor.findings import Finding, Outcome, Proof, Status, outcome_from_json
+from cudagraph_doctor.findings import Culprit, Finding, Outcome, Proof, Status, outcome_from_json
 from cudagraph_doctor.reference_models.capture_faults import CAPTURE_FAULTS, CaptureFault, planted_lines
 from cudagraph_doctor.settings import Settings
 
@@ -49,7 +49,7 @@ class Score:
     others: tuple[str, ...]
     """Further findings above a note: there must not be any."""
     message: str
-    """Of the first finding."""
+    """Of the findings."""
 
     @property
     def right(self) -> bool:
@@ -62,7 +62,7 @@ def score(name: str, outcome: Outcome) -> Score:
     fault = CAPTURE_FAULTS[name]
     spoken = [finding for finding in outcome.findings if finding.severity.rank > 0]
     planted = planted_lines(name)
-    at = {(place.file, place.line): finding for finding in spoken if (place := finding.location)}
+    at = {(str((ROOT / place.file).resolve()), place.line): f for f in spoken if (place := f.location)}
     named = [at[line.file, line.line] for line in planted if (line.file, line.line) in at]
     every = len(named) == len(planted)
     return Score(
@@ -70,9 +70,9 @@ def score(name: str, outcome: Outcome) -> Score:
         line=every,
         rule=every and [finding.code for finding in named] == [line.code for line in planted],
         module=every and all(_is_where(fault, finding) for finding in named),
-        culprit=every and named[0].culprit is not None and fault.culprit in named[0].culprit.name,
+        culprit=every and named[0].culprit is not None and fault.culprit in _name(fault, named[0].culprit),
         others=tuple(f"{f.code} at {_at(f)}" for f in spoken if f not in named),
-        message=spoken[0].message if spoken else outcome.reason,
+        message=" | ".join(f.message for f in spoken) or outcome.reason,
     )
 
 
@@ -81,9 +81,14 @@ def _is_where(fault: CaptureFault, finding: Finding) -> bool:
     return module.endswith(fault.module) and thread.startswith(fault.thread) and bool(thread) == bool(fault.thread)
 
 
+def _name(fault: CaptureFault, culprit: Culprit) -> str:
+    """What the culprit is called; a quoted line of code is no name, but for what a library does first."""
+    return "" if culprit.name.startswith("`") and not fault.first_use else culprit.name
+
+
 def _at(finding: Finding) -> str:
     place = finding.location
-    return f"{Path(place.file).name}:{place.line}" if place else "no line"
+    return f"{place.file}:{place.line}" if place else "no line"
 
 
 def watched(name: str, twin: bool, backend: str) -> Outcome:
