@@ -28,6 +28,7 @@ from cudagraph_doctor.graph.backend import Backend
 from cudagraph_doctor.graph.emulated import EmulatedBackend
 from cudagraph_doctor.graph.model import GraphNode
 from cudagraph_doctor.proof.arms import Arms
+from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.replays.model import Dump
 from cudagraph_doctor.replays.plain import from_plain, to_plain
 from cudagraph_doctor.replays.recapture import captures, interleaved
@@ -187,8 +188,8 @@ def record(backend: Backend, faulty: bool) -> list[Dump]:
         plan = subject.plan(0, (), [rows for _, rows in STEPS], False)
         arms.discover(plan)
         arms.capture_all(plan)
-        steps = [dataclasses.replace(plan[at], step=step, rows=rows) for at, (step, rows) in enumerate(STEPS)]
-        return captures(arms, interleaved(steps, TIMES, drawn=4))
+        steps = [Planned(step, step, rows, ROWS) for step, rows in STEPS]
+        return captures(arms, interleaved(steps, TIMES, plan))
 
 
 def without_names(dump: Dump) -> Dump:

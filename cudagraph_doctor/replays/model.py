@@ -183,23 +183,24 @@ class Dump:
     ordinal: int
     """0, 1, ... in order of capture, over all groups."""
     step: int
-    """Dumps of the same step, rows and drawing are captures with nothing changed."""
+    """Dumps of one `group` are captures with nothing changed."""
     rows: int
     key: str
     nodes: tuple[GraphNode, ...]
     graph: int = 0
     """The how manieth graph of the step."""
-    drawn: bool = False
-    """Host random generators were not brought back before it."""
+    moved_on: int = 0
+    """How many times the host's own state, its counters and random generators, was moved on before it: the step was run
+    that often without being counted, and so many numbers were drawn."""
     host: dict[str, Any] = field(default_factory=dict)
     """Host values by path right before the capture, plain numbers and texts: those that differ between dumps."""
     host_after: dict[str, Any] = field(default_factory=dict)
     """The same right after it, where the capture moved them."""
 
     @property
-    def group(self) -> tuple[int, int, str, bool]:
+    def group(self) -> tuple[int, int, str, int]:
         """What dumps of one group have in common."""
-        return (self.step, self.rows, self.key, self.drawn)
+        return (self.step, self.rows, self.key, self.moved_on)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,8 +282,6 @@ class History:
     dumps: tuple[Dump, ...] = ()
     flags: tuple[Flag, ...] = ()
     trials: tuple[Trial, ...] = ()
-    advancing: tuple[str, ...] = ()
-    """Host values, by path, that move whenever a step is run, be it the same one again."""
     not_checked: tuple[str, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
     """"regions", "unnamed", "opaque parameters", "unreadable nodes", "bytes fingerprinted"..."""

@@ -21,6 +21,8 @@ from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.replays.model import Dump
 from cudagraph_doctor.walk import walk
 
+MOVED_ON = 4
+"""Captures with the host moved on."""
 _LONGEST = 64
 """Texts above this length are no modes or names."""
 
@@ -32,25 +34,23 @@ class Asked:
     at: Planned
     before: tuple[Planned, ...] = ()
     """Steps that lead to it from reset(), where steps move host values."""
-    drawn: int = 0
-    """How many numbers are drawn from the host's random generators before it."""
+    moved_on: int = 0
+    """As `Dump.moved_on`."""
 
 
-def interleaved(steps: Sequence[Planned], times: int, drawn: int = 1, leading: Sequence[Planned] = ()) -> list[Asked]:
-    """The captures to make: all steps in turn, `times` times over; then the first step `drawn` times, each time with
-    the host's random generators elsewhere.
+def interleaved(steps: Sequence[Planned], times: int, leading: Sequence[Planned] = ()) -> list[Asked]:
+    """The captures to make: all steps in turn, `times` times over; then the first step with the host moved on.
 
     Args:
         steps: positions in `leading` tell which of those steps come before.
         times: captures of each step with nothing changed.
-        drawn: see above.
         leading: the steps of a whole run in order; none where steps move no host values.
     """
 
-    def ask(at: Planned, drawn: int = 0) -> Asked:
-        return Asked(at, tuple(leading[: at.index]), drawn)
+    def ask(at: Planned, moved_on: int = 0) -> Asked:
+        return Asked(at, tuple(leading[: at.index]), moved_on)
 
-    return [ask(at) for _ in range(times) for at in steps] + [ask(steps[0], 1 + more) for more in range(drawn)]
+    return [ask(at) for _ in range(times) for at in steps] + [ask(steps[0], more) for more in range(1, 1 + MOVED_ON)]
 
 
 def captures(arms: Arms, asked: Sequence[Asked]) -> list[Dump]:
@@ -65,14 +65,19 @@ def captures(arms: Arms, asked: Sequence[Asked]) -> list[Dump]:
         subject.reset()
         for earlier in one.before:
             subject.eager(earlier)
-        if one.before and subject.form == "engine":
-            subject.eager(one.at)  # an engine sets its host values in the step
+        if subject.form == "engine":
+            subject.eager(one.at)  # it sets its host values in the step
+        else:  # an engine would go on to the next tokens: its lengths are no counters
+            for _ in range(one.moved_on):
+                subject.eager(one.at)
         arms.memory.set_random_state(start)
-        _draw(one.drawn)
+        _draw(one.moved_on)
         before = _host(arms, one.at)
         subject.recapture(one.at)
         after = _host(arms, one.at)
         moved = {path: value for path, value in after.items() if before.get(path, value) != value}
+        if not subject.held(one.at, fresh=True):  # a runner's own affair, known when the step has replayed them
+            subject.fresh(one.at)
         for position, graph in enumerate(read(arms, subject.held(one.at, fresh=True))):
             if graph is not None:
                 dumps.append(_dump(len(dumps), one, position, graph, before, moved))
@@ -111,7 +116,7 @@ def _dump(
         str(at.key),
         graph.nodes,
         position,
-        drawn=bool(asked.drawn),
+        moved_on=asked.moved_on,
         host=dict(before),
         host_after=dict(moved),
     )
