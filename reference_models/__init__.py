@@ -58,15 +58,19 @@ def load(
     import torch
 
     from cudagraph_doctor.reference_models import (
+        faulty_buffers,
         faulty_capture,
         faulty_copies,
         faulty_engine,
+        faulty_handover,
+        faulty_memory,
         faulty_neighbours,
         faulty_runner,
         faulty_staging,
         faulty_start,
         faulty_step,
         faulty_streams,
+        faulty_values,
     )
     from cudagraph_doctor.reference_models.decode import PRESETS
     from cudagraph_doctor.reference_models.engine import ReferenceEngine
@@ -86,12 +90,16 @@ def load(
             **faulty_copies.PLANTED,
             **faulty_streams.PLANTED,
             **faulty_neighbours.PLANTED,
+            **faulty_buffers.PLANTED,
+            **faulty_values.PLANTED,
         }
         return (loops[fault][twin] if fault else ReferenceLoop)(*model)
     engines: dict[str, tuple[Callable[..., object], Callable[..., object]]] = {
         **faulty_engine.PLANTED,
         **faulty_runner.PLANTED,
         **faulty_start.PLANTED,
+        **faulty_memory.PLANTED,
+        **faulty_handover.PLANTED,
     }
     return (engines[fault][twin] if fault else ReferenceEngine)(*model)
 

@@ -8,6 +8,7 @@ of them give the right results. The lines that have to be named carry the commen
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,10 +44,10 @@ class PlantedLine:
     """The rule to name it under."""
 
 
-def planted_lines(name: str) -> list[PlantedLine]:
-    """The marked lines of a fault, in the order of the source."""
+def planted_lines(name: str, sources: Iterable[str] = _SOURCES) -> list[PlantedLine]:
+    """The marked lines of a fault in these files of this folder, in the order of the source."""
     found = []
-    for file in _SOURCES:
+    for file in sources:
         path = Path(__file__).resolve().with_name(file)
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
             mark = _MARK.search(line)

@@ -42,7 +42,7 @@ class OffsetByValue(Rotary):
 
     def forward(self, qk: torch.Tensor, inputs: Any) -> None:
         """Rotate in place."""
-        ops.rotary_embedding(qk, inputs.positions, self.cos_sin, inputs.offset)
+        ops.rotary_embedding(qk, inputs.positions, self.cos_sin, inputs.offset)  # planted: position-by-value CGD320
 
 
 class OffsetOnDevice(Rotary):
@@ -138,7 +138,7 @@ class BranchOnLength(ReferenceLoop):
         """The decode step."""
         outputs = super().forward(inputs)
         if inputs.max_seq_len > LONG:
-            outputs["logits"] = outputs["logits"] * 0.5
+            outputs["logits"] = outputs["logits"] * 0.5  # planted: branch-on-length CGD323
         return outputs
 
 
@@ -246,7 +246,7 @@ class HostRandomDraw(ReferenceLoop):
     def forward(self, inputs: DecodeInputs) -> Outputs:
         """The decode step."""
         outputs = super().forward(inputs)
-        outputs["logits"] = outputs["logits"] * random.uniform(0.5, 2.0)
+        outputs["logits"] = outputs["logits"] * random.uniform(0.5, 2.0)  # planted: host-random-draw CGD324
         return outputs
 
     def reset(self) -> None:

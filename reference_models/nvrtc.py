@@ -20,21 +20,41 @@ import torch
 from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.reference_models.kernels import FOLDER
 
+Argument = torch.Tensor | int | float | bytes
+
 
 class Kernel:
     """A kernel that is ready to be launched: `kernel(grid, threads, *arguments)`.
 
-    Arguments are tensors (passed by address), ints and floats. The kernels keep one convention, so that no argument can
-    arrive in the wrong width: every integer parameter is 64 bits, every floating-point parameter a float.
+    Arguments are tensors (passed by address), ints, floats, and bytes (a struct by value). The kernels keep one
+    convention, so that no argument can arrive in the wrong width: every integer parameter is 64 bits, every
+    floating-point parameter a float.
     """
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
 
-    def __call__(self, grid: tuple[int, ...], threads: int, *arguments: torch.Tensor | int | float) -> None:
+    def __call__(self, grid: tuple[int, ...], threads: int, *arguments: Argument) -> None:
         """Launch on torch's current stream. Returns at once; an invalid launch raises cuda-core's CUDAError."""
-        stream = _stream(torch.cuda.current_stream().cuda_stream)
-        _cuda_core().launch(stream, _config(grid, threads), self._handle, *map(_parameter, arguments))
+        stream = torch.cuda.current_stream().cuda_stream
+        if any(isinstance(argument, bytes) for argument in arguments):
+            self._launch_by_the_driver(stream, grid, threads, arguments)
+        else:
+            parameters = [_parameter(argument) for argument in arguments if not isinstance(argument, bytes)]
+            _cuda_core().launch(_stream(stream), _config(grid, threads), self._handle, *parameters)
+
+    def _launch_by_the_driver(
+        self, stream: int, grid: tuple[int, ...], threads: int, arguments: tuple[Argument, ...]
+    ) -> None:
+        """As above, with structs, which cuda-core does not pass. Raises RuntimeError for an invalid launch."""
+        driver = importlib.import_module("cuda.bindings.driver")
+        held = [_in_memory(argument) for argument in arguments]
+        addresses = (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held))
+        function = driver.CUfunction(int(self._handle.handle))  # a CUkernel, which a launch takes as well
+        blocks = (*grid, 1, 1)[:3]
+        (status,) = driver.cuLaunchKernel(function, *blocks, threads, 1, 1, 0, stream, ctypes.addressof(addresses), 0)
+        if int(status):
+            raise RuntimeError(f"cuLaunchKernel: {status}")
 
 
 @functools.cache
@@ -131,3 +151,11 @@ def _parameter(argument: torch.Tensor | int | float) -> Any:
     if isinstance(argument, torch.Tensor):
         return argument.data_ptr()
     return ctypes.c_float(argument) if isinstance(argument, float) else argument
+
+
+def _in_memory(argument: Argument) -> Any:
+    """The argument in the width that kernels expect, in memory that the driver can read it from."""
+    if isinstance(argument, bytes):
+        return (ctypes.c_char * len(argument)).from_buffer_copy(argument)
+    parameter = _parameter(argument)
+    return parameter if isinstance(parameter, ctypes.c_float) else ctypes.c_longlong(parameter)

@@ -31,6 +31,7 @@ ELSEWHERE = {
     "reference_models/faulty_neighbours.py": "reference_models/test_faulty_capture.py",
     "reference_models/faulty_start.py": "reference_models/test_faulty_capture.py",
     "reference_models/faulty_streams.py": "reference_models/test_faulty_capture.py",
+    "reference_models/triton_kernels.py": "reference_models/test_by_value.py",
 }
 """Module that is tested by more than its own file -> where (below tests/)."""
 

@@ -120,6 +120,37 @@ def test_arguments_arrive_in_the_width_that_kernels_expect() -> None:
     assert isinstance(converted, ctypes.c_float) and converted.value == pytest.approx(0.1)
 
 
+def test_a_launch_with_a_struct_goes_to_the_driver_with_every_argument_in_its_width(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[Any] = []
+
+    def launch(*arguments: Any) -> tuple[int]:
+        function, *blocks, stream, parameters, extra = arguments
+        addresses = [int(address or 0) for address in (ctypes.c_void_p * 4).from_address(parameters)]
+        held = [
+            ctypes.string_at(addresses[0], 128),
+            ctypes.c_longlong.from_address(addresses[1]).value,
+            ctypes.c_longlong.from_address(addresses[2]).value,
+            ctypes.c_float.from_address(addresses[3]).value,
+        ]
+        seen.append((function, blocks, stream, held, extra))
+        return (status,)
+
+    status = 0
+    driver = SimpleNamespace(CUfunction=lambda handle: ("function", handle), cuLaunchKernel=launch)
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", driver)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=77))
+    tensor = torch.zeros(3)
+    kernel = nvrtc.Kernel(SimpleNamespace(handle=5))
+    kernel((2, 3), 64, b"x" * 128, tensor, 2**40, 0.5)
+    blocks = [2, 3, 1, 64, 1, 1, 0]
+    assert seen == [(("function", 5), blocks, 77, [b"x" * 128, tensor.data_ptr(), 2**40, 0.5], 0)]
+    status = 1
+    with pytest.raises(RuntimeError, match="cuLaunchKernel: 1"):
+        kernel((2, 3), 64, b"x" * 128, tensor, 2**40, 0.5)
+
+
 def needs_nvrtc() -> None:
     pytest.importorskip("cuda.core", reason="needs cuda-core")
     try:
@@ -134,6 +165,8 @@ MACROS: dict[str, dict[str, int]] = {
     "reshape_and_cache": {},
     "paged_attention_decode": {"HEAD_DIM": 64, "GROUP": 2, "BLOCK_SIZE": 16},
     "silu_and_mul": {},
+    "key_amax": {"BLOCK_SIZE": 16, "SPLIT": 16, "STRIDED": 1},
+    "load_rows": {},
 }
 
 
