@@ -204,6 +204,7 @@ class _Diff:
             steps=tuple(sorted(self.steps.played, key=lambda s: s.index)),
             findings=tuple(findings),
             rules=RULES,
+            coverage=judged / len(self.steps.played) if self.steps.played else None,
         )
 
 

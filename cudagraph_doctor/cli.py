@@ -9,123 +9,55 @@ import dataclasses
 import json
 import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
-from cudagraph_doctor import __version__, listing, options, output, overwriting, policy, scaffold, trace_options
+from cudagraph_doctor import (
+    __version__,
+    audit_values,
+    command_options,
+    listing,
+    options,
+    output,
+    overwriting,
+    policy,
+    pyproject,
+    scaffold,
+    trace_options,
+)
+from cudagraph_doctor.audit_command import audit_options
+from cudagraph_doctor.command_options import (
+    Looking,
+    checking_options,
+    gate_options,
+    looking_options,
+    on_command_line,
+    reads,
+    target_options,
+)
 from cudagraph_doctor.errors import DoctorError
 from cudagraph_doctor.findings import Report
-from cudagraph_doctor.report import REPORTERS
+from cudagraph_doctor.gate.judge import Demands, judge
 from cudagraph_doctor.report.json import load
 from cudagraph_doctor.report.printable import printable
 from cudagraph_doctor.report.values import without_values
 from cudagraph_doctor.settings import Settings
 
-
-def _reads(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """A click callback from a function of `options`."""
-
-    def callback(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-        try:
-            return parse(value)
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from None
-
-    return callback
-
-
-def _looking_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Options of all commands that show a report."""
-    for option in (
-        click.option("--debug", is_flag=True, help="Show tracebacks and stacks."),
-        click.option("--verbose", is_flag=True, help="Show all the evidence."),
-        click.option("--no-values", is_flag=True, help="Keep values (token ids, ...) out of the report."),
-        click.option(
-            "--format",
-            "outputs",
-            multiple=True,
-            metavar="FORMAT[=FILE]",
-            callback=_reads(options.outputs),
-            help=f"{' or '.join(REPORTERS)}; to stdout, or with =FILE to a file; repeatable.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-_fail_on_option = click.option(
-    "--fail-on",
-    type=click.Choice(policy.FAIL_ON),
-    default="error",
-    show_default=True,
-    help="Least severity that makes the exit code 1.",
-)
-
-
-def _target_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Options of all commands that make a target."""
-    for option in (
-        _fail_on_option,
-        click.option(
-            "--timeout",
-            type=float,
-            default=1800.0,
-            show_default=True,
-            metavar="SECONDS",
-            callback=_reads(options.seconds),
-            help="Stop after this time and show where it hangs.",
-        ),
-        click.option(
-            "--app-dir",
-            type=click.Path(exists=True, file_okay=False),
-            default=".",
-            show_default=True,
-            help="Folder in which modules are looked for first.",
-        ),
-        click.option("--twin", is_flag=True, help="With --fault: its sound twin instead."),
-        click.option(
-            "--fault", default="", metavar="NAME", help="Plant a fault into the bundled model (see `faults`)."
-        ),
-        click.option(
-            "--target-arg",
-            "-a",
-            multiple=True,
-            metavar="NAME=VALUE",
-            callback=_reads(options.pairs),
-            help="Argument for the target's function; repeatable.",
-        ),
-        click.option(
-            "--seed", type=int, default=0, show_default=True, help="Seed of the target (if it takes one) and the plan."
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-def _checking_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Options of all commands that run checks on a target."""
-    for option in (
-        click.option("--in-process", is_flag=True, help="Run in this process, for a debugger; without --timeout."),
-        click.option(
-            "--backend",
-            type=click.Choice(["auto", "cuda", "emulated"]),
-            default="auto",
-            show_default=True,
-            help="auto: the GPU if there is one, else emulated on the CPU.",
-        ),
-    ):
-        command = option(command)
-    return _target_options(command)
+if TYPE_CHECKING:
+    from cudagraph_doctor.audit.job import Job
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="cudagraph-doctor")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Find out why a PyTorch decode loop misbehaves under CUDA Graphs; name the culprit, prove it, say the fix."""
+    command = cli.commands.get(context.invoked_subcommand or "")
+    if command and command_options.is_settable(command):
+        context.obj = pyproject.read(command_options.keys(cli.commands))
+        context.default_map = command_options.default_map(cli.commands, context.obj)
 
 
 @cli.command()
@@ -136,13 +68,13 @@ def cli() -> None:
 @click.option(
     "--buckets",
     metavar="N,N,...",
-    callback=_reads(options.sizes),
+    callback=reads(options.sizes),
     help="Buckets to look at. Default: the smallest, a middle and the largest.",
 )
 @click.option(
     "--batch-sizes",
     metavar="N,N,...",
-    callback=_reads(options.sizes),
+    callback=reads(options.sizes),
     help="Batch sizes to play, in this order. Default: an order that finds stale tails.",
 )
 @click.option("--exhaustive", is_flag=True, help="All buckets.")
@@ -150,24 +82,21 @@ def cli() -> None:
     "--rtol",
     multiple=True,
     metavar="[OUTPUT=]X",
-    callback=_reads(options.bounds),
+    callback=reads(options.bounds),
     help="How far eager and graph may differ, relatively, in one output or all; repeatable. Default: the noise.",
 )
 @click.option(
-    "--atol", multiple=True, metavar="[OUTPUT=]X", callback=_reads(options.bounds), help="The same, absolutely."
+    "--atol", multiple=True, metavar="[OUTPUT=]X", callback=reads(options.bounds), help="The same, absolutely."
 )
-@_checking_options
-@_looking_options
+@checking_options
+@looking_options
 def diff(
     rtol: dict[str, float],
     atol: dict[str, float],
     target_arg: dict[str, str],
     timeout: float,
-    fail_on: str,
-    outputs: tuple[options.Output, ...],
-    no_values: bool,
-    verbose: bool,
-    debug: bool,
+    demands: Demands,
+    looking: Looking,
     **plain: Any,
 ) -> int:
     """Compare eager decode steps with replays of captured graphs.
@@ -176,19 +105,8 @@ def diff(
     reference:loop, reference:engine.
     """
     _one_choice_of_buckets(plain)
-    overwriting.refuse(overwriting.reports(outputs), overwriting.sources(plain["spec"], plain["app_dir"]))
-    settings = Settings(
-        check="diff",
-        tolerances=options.tolerances(rtol, atol),
-        target_args=target_arg,
-        timeout_s=timeout,
-        values=not no_values,
-        debug=debug,
-        **plain,
-    )
-    report = _examine(settings)
-    _show(report, outputs, no_values=no_values, verbose=verbose, debug=debug)
-    return policy.exit_code(report, fail_on)
+    tolerances = options.tolerances(rtol, atol)
+    return _run("diff", demands, looking, target_args=target_arg, timeout_s=timeout, tolerances=tolerances, **plain)
 
 
 @cli.command()
@@ -196,26 +114,23 @@ def diff(
 @click.option(
     "--buckets",
     metavar="N,N,...",
-    callback=_reads(options.sizes),
+    callback=reads(options.sizes),
     help="Buckets to capture. Default: the smallest, a middle and the largest.",
 )
 @click.option(
     "--batch-sizes",
     metavar="N,N,...",
-    callback=_reads(options.sizes),
+    callback=reads(options.sizes),
     help="Batch sizes whose graphs are captured, for an engine that captures in its first steps.",
 )
 @click.option("--exhaustive", is_flag=True, help="All buckets.")
-@_checking_options
-@_looking_options
+@checking_options
+@looking_options
 def capture(
     target_arg: dict[str, str],
     timeout: float,
-    fail_on: str,
-    outputs: tuple[options.Output, ...],
-    no_values: bool,
-    verbose: bool,
-    debug: bool,
+    demands: Demands,
+    looking: Looking,
     **plain: Any,
 ) -> int:
     """List all operations of a decode step that a capture refuses or loses, by line, module and thread.
@@ -224,56 +139,32 @@ def capture(
     captured until every illegal operation has failed by itself.
     """
     _one_choice_of_buckets(plain)
-    overwriting.refuse(overwriting.reports(outputs), overwriting.sources(plain["spec"], plain["app_dir"]))
-    settings = Settings(
-        check="capture", target_args=target_arg, timeout_s=timeout, values=not no_values, debug=debug, **plain
-    )
-    report = _examine(settings)
-    _show(report, outputs, no_values=no_values, verbose=verbose, debug=debug)
-    return policy.exit_code(report, fail_on)
+    return _run("capture", demands, looking, target_args=target_arg, timeout_s=timeout, **plain)
 
 
 @cli.command()
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...", type=click.Path(path_type=Path))
-@click.option("--buckets", metavar="N,N,...", callback=_reads(options.sizes), help="The buckets that are captured.")
+@click.option("--buckets", metavar="N,N,...", callback=reads(options.sizes), help="The buckets that are captured.")
 @click.option(
     "--step-pattern",
     metavar="REGEX",
-    callback=_reads(trace_options.pattern),
+    callback=reads(trace_options.pattern),
     help="Labels of your steps; named groups: batch, tokens, bucket.",
 )
 @click.option("--expect", type=click.Choice(["full", "piecewise"]), help="Gate: the kind of replay that is meant.")
 @click.option("--expect-launches", type=click.IntRange(min=1), help="Gate: graph launches a step.")
 @click.option(
-    "--min-hit-rate", metavar="SHARE", callback=_reads(trace_options.fraction), help="Gate: replayed decode steps."
+    "--min-hit-rate", metavar="SHARE", callback=reads(trace_options.fraction), help="Gate: replayed decode steps."
 )
 @click.option("--max-eager-steps", type=click.IntRange(min=0), help="Gate: decode steps that ran eager.")
-@click.option("--max-padding", metavar="SHARE", callback=_reads(trace_options.fraction), help="Gate: rows of padding.")
-@click.option(
-    "--compare",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="OLD.json",
-    help="Gate: no worse than that run.",
-)
-@click.option(
-    "--compare-threshold",
-    default="1%",
-    show_default=True,
-    metavar="SHARE",
-    callback=_reads(trace_options.fraction),
-    help="With --compare: how much worse a share may be.",
-)
-@_fail_on_option
-@_looking_options
+@click.option("--max-padding", metavar="SHARE", callback=reads(trace_options.fraction), help="Gate: rows of padding.")
+@gate_options
+@looking_options
 def buckets(
     traces: tuple[Path, ...],
     step_pattern: str,
-    compare: Path | None,
-    fail_on: str,
-    outputs: tuple[options.Output, ...],
-    no_values: bool,
-    verbose: bool,
-    debug: bool,
+    demands: Demands,
+    looking: Looking,
     **demanded: Any,
 ) -> int:
     """Did each decode step of a trace replay its bucket's graph, and if not, why?
@@ -283,18 +174,48 @@ def buckets(
     """
     from cudagraph_doctor.display import for_stderr
     from cudagraph_doctor.examine_traces import examine_traces
-    from cudagraph_doctor.misses.judged import Demands
+    from cudagraph_doctor.misses.judged import Demands as OfTraces
 
-    given = click.get_current_context().get_parameter_source("compare_threshold")
-    if given is not ParameterSource.DEFAULT and compare is None:
-        raise click.UsageError("--compare-threshold is for --compare OLD.json, which is not given.")
+    context = click.get_current_context()
     read = [overwriting.Named(f"the trace {file}", file) for file in traces]
-    read += [overwriting.Named(f"--compare {compare}", compare)] if compare else []
-    overwriting.refuse(overwriting.reports(outputs), read)
-    demands = Demands(compare_with=trace_options.older_numbers(compare), **demanded)
-    report = examine_traces(traces, demands, step_pattern, for_stderr())
-    _show(report, outputs, no_values=no_values, verbose=verbose, debug=debug)
-    return policy.exit_code(report, fail_on)
+    overwriting.refuse(overwriting.reports(looking.outputs), read)
+    old = trace_options.older_numbers(context.params["compare"])
+    of_traces = OfTraces(compare_with=old, compare_threshold=demands.compare_threshold, **demanded)
+    return _judged(examine_traces(traces, of_traces, step_pattern, for_stderr()), demands, looking)
+
+
+@cli.command()
+@audit_options
+@gate_options
+@looking_options
+@click.pass_context
+def audit(
+    context: click.Context,
+    /,
+    job: Job,
+    read: list[tuple[str, Path]],
+    emit: audit_values.Emit | None,
+    demands: Demands,
+    looking: Looking,
+) -> int:
+    """Will these keys carry this traffic? Holes, padding, memory, and a better list, before deployment.
+
+    CONFIGURATION is an engine's (vLLM, SGLang, TensorRT-LLM, nano-vllm) or a plain file with buckets and max_batch, in
+    YAML, TOML or JSON; several are ranks of one run. Nothing is captured: no GPU is needed.
+    """
+    from cudagraph_doctor.examine_keys import examine_keys
+
+    written = overwriting.reports(looking.outputs)
+    written += [overwriting.Named(f"--emit {emit.form}={emit.file}", emit.file)] if emit and emit.file else []
+    overwriting.refuse(written, [overwriting.Named(*named) for named in read])
+    report, configuration = examine_keys(job, emit.form if emit else "")
+    if emit and emit.file:
+        output.to_file(emit.file, configuration)
+    elif emit:
+        output.to_stdout(configuration)
+        in_place = tuple(out for out in looking.outputs if out.file)
+        return _judged(report, demands, dataclasses.replace(looking, outputs=in_place))
+    return _judged(report, demands, looking)
 
 
 class _WithCommand(click.Command):
@@ -329,12 +250,12 @@ class _WithCommand(click.Command):
     help="nsys: a row a graph launch, or a row a node (slower, shows the kernels inside).",
 )
 @click.option("--steps", type=click.IntRange(min=1), default=32, show_default=True, help="Decode steps to play.")
-@click.option("--batch-sizes", metavar="N,N,...", callback=_reads(options.sizes), help="Batch sizes to play, in turn.")
+@click.option("--batch-sizes", metavar="N,N,...", callback=reads(options.sizes), help="Batch sizes to play, in turn.")
 @click.option("--no-ranges", is_flag=True, help="Add no labels to steps and captures that have none.")
 @click.option("--scrub", is_flag=True, help="Leave out of the trace what tells of this machine and its user.")
 @click.option("--then-check", is_flag=True, help="Feed the trace to `buckets`.")
-@_target_options
-@_looking_options
+@target_options
+@looking_options
 @click.pass_context
 def record(
     context: click.Context,
@@ -348,11 +269,8 @@ def record(
     then_check: bool,
     target_arg: dict[str, str],
     timeout: float,
-    fail_on: str,
-    outputs: tuple[options.Output, ...],
-    no_values: bool,
-    verbose: bool,
-    debug: bool,
+    demands: Demands,
+    looking: Looking,
     **plain: Any,
 ) -> int:
     """Record a trace of a decode loop for `buckets`, with nsys or torch.profiler.
@@ -366,16 +284,18 @@ def record(
     from cudagraph_doctor.recording.record import record as run
 
     command = context.meta.get("after", ())
+    if command and not on_command_line(context, "spec"):
+        spec = ""
     if command and spec:
         raise click.UsageError("give a SPEC or a command after --, not both.")
     if "after" in context.meta and not command:
         raise click.UsageError("no command follows --.")
     settings = Settings(
-        "record", spec or "reference:engine", target_args=target_arg, timeout_s=timeout, debug=debug, **plain
+        "record", spec or "reference:engine", target_args=target_arg, timeout_s=timeout, debug=looking.debug, **plain
     )
     refuse_early(settings)
     read = overwriting.words(command) or overwriting.sources(settings.spec, settings.app_dir)
-    overwriting.refuse(overwriting.recorded(trace) + overwriting.reports(outputs), read)
+    overwriting.refuse(overwriting.recorded(trace) + overwriting.reports(looking.outputs), read)
     display = for_stderr()
     with display:
         recorded = run(Wanted(trace, command, settings, profiler, graph_trace, not no_ranges, scrub), display.say)
@@ -384,21 +304,42 @@ def record(
         _output_next_step(recorded.trace)
         return recorded.exit_code
     from cudagraph_doctor.examine_traces import examine_traces
-    from cudagraph_doctor.misses.judged import Demands
+    from cudagraph_doctor.misses.judged import Demands as OfTraces
 
-    report = examine_traces((recorded.trace,), Demands(), "", for_stderr())
-    _show(report, outputs, no_values=no_values, verbose=verbose, debug=debug)
-    return recorded.exit_code or policy.exit_code(report, fail_on)
+    report = examine_traces((recorded.trace,), OfTraces(), "", for_stderr())
+    return recorded.exit_code or _judged(report, demands, looking)
 
 
 @cli.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@_looking_options
-def report(file: Path, outputs: tuple[options.Output, ...], no_values: bool, verbose: bool, debug: bool) -> int:
+@looking_options
+def report(file: Path, looking: Looking) -> int:
     """Show a saved report (FILE, from --format json=FILE) again, in any format."""
-    overwriting.refuse(overwriting.reports(outputs), [overwriting.Named(f"the report {file}", file)])
-    _show(load(file), outputs, no_values=no_values, verbose=verbose, debug=debug)
+    overwriting.refuse(overwriting.reports(looking.outputs), [overwriting.Named(f"the report {file}", file)])
+    _show(load(file), looking)
     return policy.OK
+
+
+@cli.command()
+@click.argument(
+    "reports", nargs=-1, required=True, metavar="REPORT...", type=click.Path(dir_okay=False, path_type=Path)
+)
+@click.option("--output", "-o", "file", required=True, type=click.Path(path_type=Path), help="The baseline to write.")
+def baseline(reports: tuple[Path, ...], file: Path) -> None:
+    """Write the findings of saved reports down as known, for --baseline.
+
+    REPORT is a file from --format json=FILE. What is known does not fail a run, what is new does, and what is gone is
+    said. Ignored findings are left out.
+    """
+    from cudagraph_doctor.gate import baseline as known_findings
+
+    overwriting.refuse([overwriting.Named(f"-o {file}", file)], [overwriting.Named(f"{r}", r) for r in reports])
+    written = known_findings.of_reports(map(load, reports))
+    output.to_file(file, known_findings.text(written))
+    listed = "".join(f"  {known.words}\n" for known in written.known)
+    output.to_stdout(
+        f"Wrote {file}, with {len(written.known)} known findings.\n{listed}\nNext:\n\n  --baseline {file}\n"
+    )
 
 
 @cli.command()
@@ -452,7 +393,12 @@ def init(words: tuple[str, ...], force: bool) -> None:
 
 
 def _one_choice_of_buckets(plain: dict[str, Any]) -> None:
+    context = click.get_current_context()
     if plain["exhaustive"] and plain["buckets"]:
+        nearer = [name for name in ("exhaustive", "buckets") if on_command_line(context, name)]
+        if len(nearer) == 1:  # it wins over the other, from pyproject.toml
+            plain |= {"exhaustive": False} if nearer == ["buckets"] else {"buckets": ()}
+            return
         raise click.UsageError("--exhaustive looks at all buckets, --buckets at some: give one of them.")
 
 
@@ -460,15 +406,27 @@ def _output_next_step(trace: Path) -> None:
     output.to_stdout(f"Next:\n\n  cudagraph-doctor buckets {trace}\n")
 
 
-def _examine(settings: Settings) -> Report:
+def _run(check: str, demands: Demands, looking: Looking, **fields: Any) -> int:
+    """A check on a target, from its options to the exit code."""
     from cudagraph_doctor.display import for_stderr
     from cudagraph_doctor.examine import examine
 
-    return examine(settings, for_stderr())
+    settings = Settings(check=check, values=not looking.no_values, debug=looking.debug, **fields)
+    read = overwriting.sources(settings.spec, settings.app_dir)
+    overwriting.refuse(overwriting.reports(looking.outputs), read)
+    return _judged(examine(settings, for_stderr()), demands, looking)
 
 
-def _show(shown: Report, outputs: tuple[options.Output, ...], *, no_values: bool, verbose: bool, debug: bool) -> None:
-    output.write(without_values(shown) if no_values else shown, outputs, verbose=verbose, debug=debug)
+def _judged(report: Report, demands: Demands, looking: Looking) -> int:
+    """Hold the report to what is demanded, and show it; the exit code."""
+    report = judge(report, demands)
+    _show(report, looking)
+    return policy.gate_of(report).exit_code
+
+
+def _show(shown: Report, looking: Looking) -> None:
+    view = output.view(verbose=looking.verbose, debug=looking.debug, docs_url=looking.docs_url)
+    output.write(without_values(shown) if looking.no_values else shown, looking.outputs, view)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -481,6 +439,8 @@ def main(arguments: list[str] | None = None) -> int:
         return policy.INTERRUPTED
     except click.ClickException as error:
         error.show()
+        if command_options.is_of_the_file(error):
+            click.echo(f"It is set in {pyproject.FILE}, [{pyproject.TABLE}].", err=True)
         return policy.USAGE
     except DoctorError as error:
         return _told(error, debug="--debug" in (sys.argv if arguments is None else arguments))

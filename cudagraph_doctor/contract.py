@@ -13,6 +13,7 @@ from typing import Literal
 
 from cudagraph_doctor import blame
 from cudagraph_doctor.errors import TargetError
+from cudagraph_doctor.gate import selection
 from cudagraph_doctor.spec import near
 from cudagraph_doctor.target import ENGINE_MEMBERS, ENGINE_OPTIONAL, LOOP_MEMBERS, LOOP_OPTIONAL
 
@@ -121,6 +122,21 @@ def sizes(value: object, name: str) -> tuple[int, ...]:
     return found
 
 
+def ignored(target: object) -> dict[str, str]:
+    """The rules that the target wants ignored, by prefix of their codes, with the reasons. Raises TargetError."""
+    if not has(target, "ignore"):
+        return {}
+    try:
+        entries = selection.reasoned(get(target, "ignore"), selection.TARGET)
+    except ValueError as error:
+        raise TargetError(
+            f"{type(target).__name__}.ignore is not usable: {error}",
+            seen=_short(get(target, "ignore")),
+            fix='Write ignore = {"CGD217": "why this may be ignored here"}.',
+        ) from None
+    return {entry.prefix: entry.reason for entry in entries}
+
+
 def _misspelt_as(name: str, target: object) -> str:
     """` Is its "graph" meant as "graphs"?` or nothing."""
     close = difflib.get_close_matches(name, [other for other in _public(target) if other != name], n=1)
@@ -140,6 +156,8 @@ def _check_member(target: object, name: str, member: object, signature: str) -> 
             )
     elif name == "batch_sizes":
         sizes(member, f"{owner}.batch_sizes")
+    elif name == "ignore":
+        ignored(target)
     elif not signature.startswith("def "):
         if callable(member) and not isinstance(member, Iterable):
             raise TargetError(f"{owner}.{name} is a method.", fix=f"Make it an attribute or a @property: {signature}.")

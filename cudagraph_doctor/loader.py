@@ -230,6 +230,7 @@ def _describe(target: object, form: Form, settings: Settings) -> dict[str, Any]:
         "arguments": dict(settings.target_args),
         "fault": settings.fault,
         "twin": settings.twin,
+        "ignore": contract.ignored(target),
     }
     try:
         about["file"] = os.path.realpath(inspect.getfile(type(target)))

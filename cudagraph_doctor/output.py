@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import os
 import sys
@@ -18,28 +19,30 @@ from cudagraph_doctor.report.view import View
 _FILE_WIDTH = 100
 
 
-def view(*, verbose: bool = False, debug: bool = False) -> View:
+def view(*, verbose: bool = False, debug: bool = False, docs_url: str = "") -> View:
     """How stdout can be written to: in color and as wide as the terminal, else plainly and 80 columns wide."""
     console = Console()
     width = console.width if console.is_terminal else int(os.environ.get("COLUMNS") or 80)
-    return View(width, console.is_terminal, verbose, debug)
+    return View(width, console.is_terminal, verbose, debug, docs_url)
 
 
-def write(report: Report, outputs: tuple[Output, ...], *, verbose: bool, debug: bool) -> None:
-    """Render once for each output, then write. Raises UsageError if a file cannot be written."""
-    screen = view(verbose=verbose, debug=debug)
-    paper = View(_FILE_WIDTH, color=False, verbose=verbose, debug=debug)
+def write(report: Report, outputs: tuple[Output, ...], screen: View) -> None:
+    """Render once for each output, then write; files are plain. Raises UsageError if a file cannot be written."""
+    paper = dataclasses.replace(screen, width=_FILE_WIDTH, color=False)
     rendered = [(out.file, REPORTERS[out.format](report, paper if out.file else screen)) for out in outputs]
     for file, text in rendered:
         if file is None:
             to_stdout(text)
         else:
-            try:
-                _replace(file, text)
-            except OSError as error:
-                raise UsageError(
-                    f'The report cannot be written to "{file}": {error.strerror}.', fix="Name another file."
-                ) from None
+            to_file(file, text)
+
+
+def to_file(file: Path, text: str) -> None:
+    """Write a file whole or not at all. Raises UsageError if it cannot be written."""
+    try:
+        _replace(file, text)
+    except OSError as error:
+        raise UsageError(f'"{file}" cannot be written: {error.strerror}.', fix="Name another file.") from None
 
 
 def to_stdout(text: str) -> None:

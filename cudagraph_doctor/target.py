@@ -53,6 +53,7 @@ class LoopTarget(Protocol):
     #   generators -> Iterable[torch.Generator]   registered on every graph the doctor captures
     #   warmup() -> None                     before captures: two calls of forward on a side stream
     #   pipelined -> bool                    steps may overlap (host runs ahead): False
+    #   ignore -> Mapping[str, str]          rules (prefixes of their codes) that do not count here, a reason each: none
 
 
 class EngineTarget(Protocol):
@@ -74,7 +75,7 @@ class EngineTarget(Protocol):
     #                                        none: n
     #   recapture() -> None                  captures all graphs anew, as at start-up: no fresh arm
     #   reserved() -> Mapping[str, indices]  state rows that padding may write, by path (dimension 0): none
-    #   events(), interludes(), untouchable(), generators, pipelined
+    #   events(), interludes(), untouchable(), generators, pipelined, ignore
 
 
 Roots = Mapping[str, object]
@@ -101,6 +102,7 @@ LOOP_OPTIONAL: Mapping[str, str] = {
     "generators": "generators: list[torch.Generator]",
     "warmup": "def warmup(self) -> None",
     "pipelined": "pipelined: bool",
+    "ignore": "ignore: dict[str, str]",
 }
 """Optional members of a LoopTarget."""
 
@@ -122,5 +124,6 @@ ENGINE_OPTIONAL: Mapping[str, str] = {
     "untouchable": "def untouchable(self) -> list[torch.Tensor]",
     "generators": "generators: list[torch.Generator]",
     "pipelined": "pipelined: bool",
+    "ignore": "ignore: dict[str, str]",
 }
 """Optional members of an EngineTarget."""

@@ -15,12 +15,13 @@ from cudagraph_doctor.findings import Outcome, Report, Status, Step
 from cudagraph_doctor.options import Output
 from cudagraph_doctor.report import REPORTERS
 from cudagraph_doctor.report.json import load
+from cudagraph_doctor.report.view import View
 
 REPORT = Report({"version": "1"}, {}, {"spec": "reference"}, (Outcome("diff", Status.PASSED),))
 
 
 def write(*outputs: Output) -> None:
-    output.write(REPORT, outputs, verbose=False, debug=False)
+    output.write(REPORT, outputs, View())
 
 
 def test_stdout_and_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,8 +87,7 @@ def test_what_has_no_encoding_is_escaped(format: str, tmp_path: Path) -> None:
     output.write(
         Report({}, {}, {"spec": name}, (Outcome("diff", Status.PASSED, steps=steps),)),
         (Output(format, file),),
-        verbose=False,
-        debug=False,
+        View(),
     )
     assert "\\udcc3" in file.read_text(encoding="utf-8")
     if format == "json":

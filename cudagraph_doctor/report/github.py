@@ -33,7 +33,8 @@ def render(report: Report, view: View) -> str:
     lines += [_command("notice", "fixed", text, None) for text in gate.fixed]
     lines += [_command("warning", "unused", text, None) for text in gate.unused]
     if not lines:
-        lines.append(_command("notice", "cudagraph-doctor", " ".join(map(sentences.summary, report.outcomes)), None))
+        title = f"cudagraph-doctor {report.target.get('spec', '')}".rstrip()
+        lines.append(_command("notice", title, " ".join(map(sentences.summary, report.outcomes)), None))
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cudagraph_doctor.findings import Culprit, Finding, Outcome, Proof, Report, Severity, Status, Step
-from cudagraph_doctor.report import buckets, paths
+from cudagraph_doctor.report import audit, buckets, gate, paths
 from cudagraph_doctor.report.layout import lay_out
 from cudagraph_doctor.report.printable import all_printable
 from cudagraph_doctor.report.view import View
@@ -27,6 +27,11 @@ _PROOF = {
     Proof.MEASURED: "measured (there every time, never in its control)",
     Proof.SUSPECTED: "suspected only (fits what was seen; does not fail the run)",
 }
+_MEASURED = {
+    buckets.CHECK: "measured (counted in the trace)",
+    audit.CHECK: "measured (follows from the keys and the workload)",
+}
+"""What "measured" means in checks that run nothing."""
 _TOLD = (
     "control",
     "replayed_against_eager",
@@ -52,9 +57,10 @@ def render(report: Report, view: View) -> str:
 
 
 def _parts(report: Report, view: View) -> Iterator[RenderableType]:
-    if [outcome.check for outcome in report.outcomes] == [buckets.CHECK]:
-        yield from _of_traces(report, view)
-        return
+    for own in (buckets, audit):
+        if [outcome.check for outcome in report.outcomes] == [own.CHECK]:
+            yield from _in_numbers_first(report, view, own.sentence, own.tables)
+            return
     yield _headline(report)
     if report.environment.get("backend") == "emulated":
         why = report.environment.get("backend_reason") or "as asked for"
@@ -67,13 +73,20 @@ def _parts(report: Report, view: View) -> Iterator[RenderableType]:
         yield from _outcome(outcome, view)
 
 
-def _of_traces(report: Report, view: View) -> Iterator[RenderableType]:
+def _in_numbers_first(
+    report: Report,
+    view: View,
+    sentence: Callable[[Outcome], Text],
+    tables: Callable[[Outcome, View], Iterable[RenderableType]],
+) -> Iterator[RenderableType]:
     """The sentence, the tables, then the findings."""
     [outcome] = report.outcomes
-    yield buckets.sentence(outcome)
+    yield sentence(outcome)
+    if report.gate and report.gate.unmet:
+        yield Text(f"Inconclusive: {'; '.join(report.gate.unmet)}.", "bold yellow")
     yield Text("")
     yield _headline(report)
-    yield from buckets.tables(outcome, view)
+    yield from tables(outcome, view)
     yield from _findings(report, view)
     if outcome.not_checked or outcome.fix:
         yield Text("")
@@ -83,10 +96,15 @@ def _of_traces(report: Report, view: View) -> Iterator[RenderableType]:
 
 
 def _findings(report: Report, view: View) -> Iterator[RenderableType]:
-    findings = sorted(report.findings, key=lambda f: (f.proof is Proof.SUSPECTED, -f.severity.rank))
+    counting = [finding for finding in report.findings if not finding.accepted]
+    findings = sorted(counting, key=lambda f: (f.proof is Proof.SUSPECTED, -f.severity.rank))
     for number, finding in enumerate(findings, start=1):
         yield Text("")
         yield _finding(number, finding, view)
+    said = list(gate.lines(report))
+    if said:
+        yield Text("")
+    yield from map(Text, said)
 
 
 def _headline(report: Report) -> Text:
@@ -101,16 +119,20 @@ def _headline(report: Report) -> Text:
 
 def _verdict(report: Report) -> Text:
     """One sentence; two if the run is incomplete."""
-    counts = Counter(f.severity for f in report.findings if f.proof is not Proof.SUSPECTED)
+    counting = [finding for finding in report.findings if not finding.accepted]
+    counts = Counter(f.severity for f in counting if f.proof is not Proof.SUSPECTED)
     said = [_count(counts[s], s.value) for s in reversed(Severity) if counts[s]]
-    suspected = sum(f.proof is Proof.SUSPECTED for f in report.findings)
+    suspected = sum(f.proof is Proof.SUSPECTED for f in counting)
     if suspected:
         said.append(_count(suspected, "suspicion"))
     ends = "; ".join(
-        f"{o.check}: {o.reason}" for o in report.outcomes if o.status in (Status.ERRORED, Status.INCONCLUSIVE)
+        [
+            *(f"{o.check}: {o.reason}" for o in report.outcomes if o.status in (Status.ERRORED, Status.INCONCLUSIVE)),
+            *(report.gate.unmet if report.gate else ()),
+        ]
     )
     if counts[Severity.ERROR] or counts[Severity.WARNING]:
-        text = Text(f"Found {_listed(said)}: {_in_short(_worst(report.findings).message)}", "bold red")
+        text = Text(f"Found {_listed(said)}: {_in_short(_worst(counting).message)}", "bold red")
         if ends:
             text.append(f"\nThe run is incomplete, there may be more: {ends}")
         return text
@@ -186,8 +208,8 @@ def _location(finding: Finding) -> Text:
 
 
 def _proof(finding: Finding, rule: Rule | None, view: View) -> Text:
-    counted = rule is not None and rule.check == buckets.CHECK and finding.proof is Proof.MEASURED
-    text = Text("measured (counted in the trace)" if counted else _PROOF[finding.proof])
+    own = _MEASURED.get(rule.check) if rule is not None and finding.proof is Proof.MEASURED else None
+    text = Text(own or _PROOF[finding.proof])
     told = [key for key in _TOLD if key in finding.evidence]
     others = [key for key in finding.evidence if key not in (*told, "healed_by")]
     for key in told + (others if view.verbose else []):

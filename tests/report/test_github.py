@@ -86,4 +86,5 @@ def test_accepted_findings_are_not_shown_and_the_gate_is(gated: Report) -> None:
 
 
 def test_a_clean_run_says_what_was_checked(clean: Report) -> None:
-    assert commands(clean) == [("notice", {"title": "cudagraph-doctor"}, "diff: passed; 3 steps.")]
+    title = "cudagraph-doctor serving/decode.py:target"
+    assert commands(clean) == [("notice", {"title": title}, "diff: passed; 3 steps.")]
