@@ -1,8 +1,9 @@
 """Records how `capture` does on every planted fault and twin: `python tests/record_capture_faults.py [--jobs N]`.
 
-On a GPU, in processes of their own: torch alone (`plain_capture.py`), `capture` with CUPTI, and `capture` without. From
-the result, `tests/data/capture_faults.json`, `docs/regenerate.py` makes a table. What the emulated backend does is
-asked anew each time, by the same code (`watched`, `score`), as the tests do.
+On a GPU, in processes of their own: torch alone (`plain_capture.py`), and `capture`, with CUPTI and without; what shows
+only in a new process has one for each run of it. From the result, `tests/data/capture_faults.json`,
+`docs/regenerate.py` makes a table. What the emulated backend does is asked anew each time, by the same code (`watched`,
+`score`), as the tests do.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from cudagraph_doctor import worker
 from cudagraph_doctor.findings import Culprit, Finding, Outcome, Proof, Status, outcome_from_json
+from cudagraph_doctor.graph import cupti
+from cudagraph_doctor.graph.attributes import replaced
 from cudagraph_doctor.reference_models.capture_faults import CAPTURE_FAULTS, CaptureFault, planted_lines
 from cudagraph_doctor.settings import Settings
 
@@ -28,6 +33,7 @@ RECORDED = ROOT / "tests" / "data" / "capture_faults.json"
 PRESET = {"preset": "tiny"}
 
 
+TOOLS = ("with CUPTI", "without CUPTI")
 ASKED = ("found", "line", "rule", "module", "culprit")
 """Fields of `Score` that have to be true for a fault."""
 
@@ -103,13 +109,24 @@ def watched(name: str, twin: bool, backend: str) -> Outcome:
     return outcome_from_json(outcomes[0])
 
 
-def as_a_user(name: str, twin: bool, cupti: bool) -> Outcome:
+@contextmanager
+def without_cupti() -> Iterator[None]:
+    """Inside, CUPTI cannot be had."""
+
+    def hidden() -> Any:
+        raise cupti.Unavailable("it is hidden")
+
+    with replaced(cupti, {"_api": hidden}):
+        yield
+
+
+def as_a_user(name: str, twin: bool, tool: str) -> Outcome:
     """`cudagraph-doctor capture` on one variant, on the GPU, with everything in processes of their own."""
     words = ["capture", "reference", "--fault", name, "--backend", "cuda", "--target-arg", "preset=tiny"]
     words += ["--twin"] if twin else []
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        if not cupti:
+        if tool == "without CUPTI":
             hidden = Path(folder) / "cupti"
             hidden.mkdir()
             (hidden / "__init__.py").write_text('raise ImportError("hidden")\n')
@@ -144,14 +161,27 @@ def _run(words: list[str], *before: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def asked(name: str, backend: str) -> dict[str, Any]:
+    """How `capture` does on the fault and its twin, with each tool, in this process where it need not be a new one."""
+    told: dict[str, Any] = {}
+    for tool in TOOLS:
+        told[tool] = {}
+        for key, twin in (("fault", False), ("twin", True)):
+            if CAPTURE_FAULTS[name].first_use and backend == "cuda":
+                outcome = as_a_user(name, twin, tool)
+            else:
+                with without_cupti() if tool == "without CUPTI" else nullcontext():
+                    outcome = watched(name, twin, backend)
+            told[tool][key] = {**asdict(score(name, outcome)), "status": outcome.status.value}
+    return told
+
+
 def recorded(name: str) -> dict[str, Any]:
     """All that is to be known of one fault on the GPU."""
-    told: dict[str, Any] = {"plain": plain(name)}
-    for cupti in (True, False):
-        variants = {"fault": as_a_user(name, False, cupti), "twin": as_a_user(name, True, cupti)}
-        word = "with CUPTI" if cupti else "without CUPTI"
-        told[word] = {key: {**asdict(score(name, o)), "status": o.status.value} for key, o in variants.items()}
-    return told
+    done = _run([__file__, "--within", name])
+    if done.returncode:
+        raise SystemExit(f"{name}: {done.stderr[-3000:]}")
+    return {"plain": plain(name), **json.loads(done.stdout.splitlines()[-1])}
 
 
 def main() -> None:
@@ -162,18 +192,24 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="default: all")
     parser.add_argument("--jobs", type=int, default=4, help="faults at a time")
     parser.add_argument("--output", type=Path, default=RECORDED)
+    parser.add_argument("--within", help="one fault, in this process; prints JSON", metavar="NAME")
     options = parser.parse_args()
+    if options.within:
+        print(json.dumps(asked(options.within, "cuda")))
+        return
     names = options.names or list(CAPTURE_FAULTS)
+    longest_first = sorted(names, key=lambda name: not CAPTURE_FAULTS[name].first_use)
     with ThreadPoolExecutor(options.jobs) as pool:
-        faults = dict(zip(names, pool.map(recorded, names), strict=True))
+        told = dict(zip(longest_first, pool.map(recorded, longest_first), strict=True))
+    faults = {name: told[name] for name in names}
     facts = {"torch": torch.__version__, "device": torch.cuda.get_device_name()}
     options.output.write_text(json.dumps({**facts, "faults": faults}, indent=1) + "\n")
     for name, told in faults.items():
-        for word in ("with CUPTI", "without CUPTI"):
+        for word in TOOLS:
             fault, twin = told[word]["fault"], told[word]["twin"]
             wrong = [key for key in ASKED if not fault[key]]
             others = [*fault["others"], *(f"twin: {other}" for other in twin["others"])]
-            print(f"{name:24} {word:14} {twin['status']:8} missing: {wrong} others: {others} {fault['message'][:100]}")
+            print(f"{name:24} {word:14} {twin['status']:8} missing: {wrong} others: {others} {fault['message']}")
 
 
 if __name__ == "__main__":

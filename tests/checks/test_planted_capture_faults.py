@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,13 +12,11 @@ from typing import Any
 import pytest
 
 from cudagraph_doctor.findings import Outcome, Status
-from cudagraph_doctor.graph import cupti
 from cudagraph_doctor.graph.cuda import CudaBackend
 from cudagraph_doctor.reference_models.capture_faults import CAPTURE_FAULTS
 
 EMULATED = [name for name, fault in CAPTURE_FAULTS.items() if fault.emulated]
 ONLY_ON_A_GPU = [name for name, fault in CAPTURE_FAULTS.items() if not fault.emulated]
-TOOLS = ["with CUPTI", "without CUPTI"]
 
 
 def load_recorder() -> ModuleType:
@@ -75,25 +74,26 @@ NOT_CHECKED = {
 """What is said of each."""
 
 
-def on_a_gpu(name: str, twin: bool, tool: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+def test_what_is_recorded_of_a_fault() -> None:
+    told = recorder.asked("item", "emulated")
+    assert [tool for tool in told if told[tool]["fault"]["line"]] == list(recorder.TOOLS)
+    assert {told[tool]["twin"]["status"] for tool in told} == {"passed"}
+
+
+def on_a_gpu(name: str, twin: bool, tool: str) -> Any:
     if reason := CudaBackend.why_unusable():
         pytest.skip(reason)
     if CAPTURE_FAULTS[name].first_use:
-        return recorder.as_a_user(name, twin, tool == "with CUPTI")
-    if tool == "without CUPTI":
-
-        def hidden() -> Any:
-            raise cupti.Unavailable("it is hidden")
-
-        monkeypatch.setattr(cupti, "_api", hidden)
-    return recorder.watched(name, twin, "cuda")
+        return recorder.as_a_user(name, twin, tool)
+    with recorder.without_cupti() if tool == "without CUPTI" else nullcontext():
+        return recorder.watched(name, twin, "cuda")
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("tool", recorder.TOOLS)
 @pytest.mark.parametrize("name", CAPTURE_FAULTS)
-def test_fault_is_named_on_a_gpu(name: str, tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome = on_a_gpu(name, False, tool, monkeypatch)
+def test_fault_is_named_on_a_gpu(name: str, tool: str) -> None:
+    outcome = on_a_gpu(name, False, tool)
     score = recorder.score(name, outcome)
     if tool == "without CUPTI" and CAPTURE_FAULTS[name].needs_cupti:
         assert score.found and "the exact CUDA call" in " ".join(outcome.not_checked), score
@@ -102,7 +102,7 @@ def test_fault_is_named_on_a_gpu(name: str, tool: str, monkeypatch: pytest.Monke
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("tool", recorder.TOOLS)
 @pytest.mark.parametrize("name", CAPTURE_FAULTS)
-def test_twin_is_silent_on_a_gpu(name: str, tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_silent(on_a_gpu(name, True, tool, monkeypatch))
+def test_twin_is_silent_on_a_gpu(name: str, tool: str) -> None:
+    check_silent(on_a_gpu(name, True, tool))

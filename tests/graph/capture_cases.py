@@ -19,6 +19,7 @@ import torch
 
 from cudagraph_doctor.graph.cuda import CudaBackend
 from cudagraph_doctor.graph.emulated import EmulatedBackend
+from cudagraph_doctor.graph.recovery import forget_captured_events, free_generators
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDED = ROOT / "tests" / "data" / "capture_conformance.json"
@@ -277,6 +278,9 @@ def answer(case: str, mode: str, device: str) -> Answer:
             first = first_error(Tensors(device), step)
         finally:
             torch.cuda.set_stream(before)
+            if device == "cuda":  # the next case may draw, and may pin memory
+                free_generators()
+                forget_captured_events()
     if first is None:
         return Answer("passes")
     message = (str(first).splitlines() or [""])[0].removeprefix("CUDA error: ")
