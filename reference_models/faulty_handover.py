@@ -126,8 +126,8 @@ class AttributeReadOutside(ReferenceEngine):
         return longest
 
     def finish(self, i: int, outputs: Outputs) -> Outputs:
-        """Soften long contexts."""
-        logits = outputs["logits"].float() / (1.0 + self.longest(outputs) / 128)
+        """Sharpen long contexts."""
+        logits = outputs["logits"].float() * (self.longest(outputs) / 32)
         return {"logits": logits, "tokens": logits.argmax(dim=-1)}
 
 

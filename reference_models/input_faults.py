@@ -66,7 +66,7 @@ _ALL = (
     InputFault(
         name="derived-weights-replaced",
         rule="CGD308",
-        culprit="lm_head.transposed",
+        culprit="transposed",
         summary="After a weight update the transposed copy of the weight, which graphs read, is a new tensor.",
         twin="The copy is refreshed in place.",
     ),
