@@ -23,14 +23,20 @@ class Check(Protocol):
     RULES: tuple[str, ...]
     """The codes it can emit."""
     NEEDS: frozenset[str]
-    """What it works on: {"target"}, {"trace"}."""
+    """What it works on: {"target"}, {"trace"}, {"configuration"}."""
 
     def run(self, target: object, backend: "Backend", settings: "Settings", progress: "Progress") -> "Outcome":
         """Do the check. Raises DoctorError when it cannot do its job.
 
-        A check that needs a trace takes files and demands instead (see `bucket_hits.run`): it runs without a worker.
+        A check that needs a trace or a configuration takes files and demands instead (see `bucket_hits.run`,
+        `bucket_audit.run`): it runs without a worker.
         """
 
 
-CHECKS: dict[str, str] = {"diff": "eager_diff", "capture": "capture_ops", "buckets": "bucket_hits"}
+CHECKS: dict[str, str] = {
+    "diff": "eager_diff",
+    "capture": "capture_ops",
+    "buckets": "bucket_hits",
+    "audit": "bucket_audit",
+}
 """Command-line word -> module in this package, in the order in which they are run."""

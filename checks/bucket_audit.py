@@ -116,7 +116,9 @@ def _not_checked(audit: Audit, demanded: Sequence[Gate]) -> tuple[str, ...]:
         where = f"{configuration.source}: " if len(audit.configurations) > 1 else ""
         said += [where + sentence for sentence in configuration.unknown]
         if configuration.rule_assumed and configuration.rule:
-            said.append(f"{where}which version runs: {configuration.rule} is assumed (name yours with --rule)")
+            told = [one.elsewhere for one in audit.judged if one.configuration.sets == configuration.sets]
+            others = f"; {'; '.join(told[0])}" if told and told[0] else ""
+            said.append(f"{where}which version runs: {configuration.rule} is assumed, name yours with --rule{others}")
         if configuration.unread:
             shown = ", ".join(configuration.unread[:6]) + (", ..." if len(configuration.unread) > 6 else "")
             said.append(f"{where}options that say nothing about keys: {shown}")

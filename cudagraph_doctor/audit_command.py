@@ -200,7 +200,9 @@ def _refuse(own: dict[str, Any]) -> None:
     if len(given) > 1:
         words = " and ".join("--" + name.replace("_", "-") for name in given)
         raise click.UsageError(f"{words} each say what the traffic is: give one of them.")
-    if bool(own["configurations"]) == bool(own["buckets"]):
+    if own["configurations"] and own["buckets"]:
+        raise click.UsageError("a CONFIGURATION and --buckets each say what the keys are: give one of them.")
+    if not own["configurations"] and not own["buckets"]:
         raise click.UsageError("give a CONFIGURATION, or a list with --buckets 1,2,4,8 --max-batch 8.")
     if own["buckets"] and (own["engine"] or own["rule"]):
         raise click.UsageError("--engine and --rule are for a CONFIGURATION; --buckets is a plain list.")

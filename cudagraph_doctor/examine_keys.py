@@ -20,7 +20,7 @@ def examine_keys(job: Job, form: str) -> tuple[Report, str]:
     report = Report(
         tool=environment.tool(started),
         environment=environment.base(),
-        target={"spec": " ".join(source.where for source in job.sources)},
+        target={"spec": " ".join(dict.fromkeys(source.where for source in job.sources))},
         outcomes=(outcome,),
         settings=_settings(job),
     )

@@ -11,7 +11,7 @@ from cudagraph_doctor.audit.best import Best
 from cudagraph_doctor.audit.costs import Costs
 from cudagraph_doctor.audit.coverage import Disagreement, Gap, Kind
 from cudagraph_doctor.audit.job import Demands
-from cudagraph_doctor.audit.keys import Configuration, KeySet
+from cudagraph_doctor.audit.keys import Configuration, KeySet, spans
 from cudagraph_doctor.audit.memory import Memory
 from cudagraph_doctor.audit.simulate import Comparison
 from cudagraph_doctor.audit.traffic import Traffic
@@ -32,6 +32,8 @@ class JudgedSet:
     """Kinds of gaps that another rule of the engine does not have, where the rule was assumed."""
     without_adapters: tuple[int, ...]
     unreachable: tuple[int, ...]
+    sure: bool
+    """Whether these keys are unreachable under all rules that may hold."""
     traffic: Traffic
     memory: Memory | None
     better: Best | None
@@ -48,6 +50,8 @@ class Judged:
     rank: int | None
     """None where there is only one."""
     sets: tuple[JudgedSet, ...]
+    elsewhere: tuple[str, ...] = ()
+    """Gaps that only other versions of the engine have, where the rule was assumed: in sentences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,7 @@ def judge(
         if any(one.configuration.sets == configuration.sets for one in judged):
             continue
         sets = tuple(_set(keys, configuration, others, workload, costs, demands) for keys in configuration.sets)
-        judged.append(Judged(configuration, rank if several else None, sets))
+        judged.append(Judged(configuration, rank if several else None, sets, _elsewhere(configuration, others)))
     made = tuple(configuration for configuration, _ in configurations)
     apart = tuple(coverage.disagreements(made)) if several else ()
     return Audit(tuple(judged), made, apart, workload, assumed, costs, demands, comparison)
@@ -105,6 +109,7 @@ def _set(
         keys = dataclasses.replace(keys, full=(), piecewise=(), fails_up_to=0)
     steps = workload.for_keys(keys)
     gaps = () if configuration.turned_off else tuple(coverage.gaps(keys))
+    unreachable = coverage.unreachable(keys)
     found, curve = _better(keys, steps, costs, demands) if keys.full and keys.padded else (None, ())
     listed = dataclasses.replace(keys, full=found.keys) if found else None
     return JudgedSet(
@@ -112,13 +117,31 @@ def _set(
         gaps,
         frozenset(gap.kind for gap in gaps if any(not _has(other, keys.name, gap.kind) for other in others)),
         () if configuration.turned_off else coverage.adapters_without_key(keys),
-        coverage.unreachable(keys),
+        unreachable,
+        all(set(unreachable) <= _unreachable(other, keys.name) for other in others),
         traffic.meet(steps, keys, costs),
         memory.of(keys.full, costs, memory.copies(keys)),
         found,
         traffic.meet(steps, listed, costs) if listed else None,
         curve,
     )
+
+
+def _unreachable(configuration: Configuration, name: str) -> set[int]:
+    return {key for keys in configuration.sets if keys.name == name for key in coverage.unreachable(keys)}
+
+
+def _elsewhere(configuration: Configuration, others: Sequence[Configuration]) -> tuple[str, ...]:
+    if configuration.turned_off:
+        return ()
+    said = []
+    for other in others:
+        for keys in other.sets:
+            for gap in coverage.gaps(keys):
+                if not _has(configuration, keys.name, gap.kind):
+                    how = " or ".join(mode.value for mode in gap.modes)
+                    said.append(f"under {other.rule} {spans(gap.requests)} requests run {how}")
+    return tuple(said)
 
 
 def _has(configuration: Configuration, name: str, kind: Kind) -> bool:

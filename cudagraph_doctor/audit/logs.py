@@ -72,7 +72,7 @@ class _Histogram:
     def _numbers(self, given: Values, what: str, first: int, *, whole: bool) -> Any:
         series = pd.Series(given)
         try:
-            if series.dtype == bool:
+            if series.dtype == bool or (series.dtype == object and any(isinstance(value, bool) for value in given)):
                 raise TypeError
             numbers = pd.to_numeric(series, errors="coerce").to_numpy(dtype=float)
         except (TypeError, OverflowError):  # truth values, lists, numbers beyond all floats

@@ -63,7 +63,7 @@ def run(arrivals: Arrivals, most: int, step_ms: Callable[[int], float], missed: 
     """
     draw = np.random.default_rng(arrivals.seed)
     now, end = 0.0, arrivals.seconds * 1e3
-    burst_at = end / 10 if arrivals.burst else end + 1
+    to_come = arrivals.burst
     active = waiting = 0
     steps: dict[int, int] = {}
     samples: list[int] = []
@@ -75,8 +75,10 @@ def run(arrivals: Arrivals, most: int, step_ms: Callable[[int], float], missed: 
         while len(samples) < SAMPLES and now >= len(samples) * end / SAMPLES:
             samples.append(active)
         if not active:
+            # Idle until the next request, or the burst: then the next request is drawn anew, arrivals have no memory.
+            until = end / 10 if to_come else end
             gap = float(draw.exponential(1e3 / arrivals.rate))
-            came = 1
+            gap, came = (gap, 1) if now + gap < until else (until - now, 0)
         else:
             gap = step_ms(active)
             came = int(draw.poisson(arrivals.rate * gap / 1e3))
@@ -87,8 +89,8 @@ def run(arrivals: Arrivals, most: int, step_ms: Callable[[int], float], missed: 
             active -= int(draw.binomial(active, 1 / arrivals.output_length))
         now += gap
         waiting += came
-        if now >= burst_at:
-            waiting, burst_at = waiting + arrivals.burst, end + 1
+        if now >= end / 10:
+            waiting, to_come = waiting + to_come, 0
     samples += [active] * (SAMPLES - len(samples))
     return Course(
         steps,

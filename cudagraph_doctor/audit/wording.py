@@ -77,7 +77,7 @@ def _of_set(one: JudgedSet, judged: Judged, audit: Audit) -> Iterator[Finding]:
             f"No graph of the {one.keys.name} steps is captured for {spans(one.without_adapters)} active adapters (of "
             f"up to {most}; captured are {_list(one.keys.adapters)}): such batches run eager.",
             Severity.ERROR,
-            _proof(judged),
+            Proof.MEASURED,
             f"Capture for {most} active adapters" + (", and for none." if 0 in one.without_adapters else "."),
             Culprit("bucket", f"{one.keys.name}: numbers of adapters", spans(one.without_adapters)),
             rank=judged.rank,
@@ -163,7 +163,7 @@ def _idle(one: JudgedSet, judged: Judged, audit: Audit) -> Iterator[Finding]:
             f"No batch of up to {one.keys.most} requests is ever looked up under {_list(one.unreachable)} "
             f"({one.keys.name} keys)" + (f": {in_bytes(taken)} of graphs for nothing." if taken else "."),
             Severity.WARNING,
-            _proof(judged),
+            Proof.MEASURED if one.sure else Proof.SUSPECTED,
             "Leave them out, or admit more requests.",
             Culprit("bucket", f"{one.keys.name}: keys that nothing reaches", _list(one.unreachable)),
             rank=judged.rank,
@@ -249,10 +249,6 @@ def _gate(gate: Gate) -> Finding:
         "See the findings below for what misses and pads, or change the gate.",
         Culprit("gate", gate.option),
     )
-
-
-def _proof(judged: Judged) -> Proof:
-    return Proof.SUSPECTED if judged.configuration.rule_assumed else Proof.MEASURED
 
 
 def _doubt(judged: Judged) -> str:

@@ -16,7 +16,7 @@ from cudagraph_doctor.report.view import View
 CHECK = "audit"
 _ROWS = 16
 """Keys that are shown without --verbose."""
-_BAR = 24
+_BAR = 20
 _CURVE = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
@@ -91,7 +91,9 @@ def _keys(rows: list[dict[str, Any]], view: View) -> RenderableType:
     names = ["key", "sizes", "steps", "padding", "replay ms", "eager ms"]
     memory = any(row["graph_bytes"] is not None for row in rows)
     for name in [*names, *(["memory"] if memory else []), ""]:
-        table.add_column(name, justify="left" if name in ("sizes", "") else "right", overflow="fold")
+        table.add_column(
+            name, justify="left" if name in ("sizes", "") else "right", overflow="fold", no_wrap=not name
+        )
     largest = max((row["share"] for row in rows), default=0.0)
     for row in shown:
         cells = [str(row["key"]), row["serves"] or "never used", f"{row['share']:.1%}"]

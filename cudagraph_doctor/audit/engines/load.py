@@ -70,10 +70,10 @@ def of_options(where: str, options: Mapping[str, Any], engine: str, asked: Asked
 def under_other_rules(
     where: str, options: Mapping[str, Any], configuration: Configuration, asked: Asked
 ) -> list[Configuration]:
-    """The same options under the engine's other rules, where a rule was assumed."""
+    """The same options under the other rules of the engine's released versions, where a rule was assumed."""
     if not configuration.rule_assumed:
         return []
-    others = [rule.name for rule in RULES[configuration.engine] if rule.name != configuration.rule]
+    others = [rule.name for rule in RULES[configuration.engine] if rule.released and rule.name != configuration.rule]
     return [of_options(where, options, configuration.engine, Asked(name, asked.max_batch)) for name in others]
 
 

@@ -25,6 +25,7 @@ RULES = (
         "proposed in pull request 216 (April 2026): the maximum is always a key",
         "https://github.com/GeeeekExplorer/nano-vllm/pull/216",
         _covering,
+        released=False,
     ),
     Rule(
         "nano-vllm",

@@ -22,6 +22,8 @@ class Rule:
     """Where it was read: a URL."""
     sizes: Callable[[Any], tuple[int, ...]]
     """The engine's own record of settings -> sizes, ascending."""
+    released: bool = True
+    """False: only proposed; nobody runs it without knowing."""
 
     @property
     def words(self) -> str:
