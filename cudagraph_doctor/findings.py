@@ -169,6 +169,8 @@ class Outcome:
     """The stack of an unexpected error or of a hang; shown with --debug."""
     coverage: float | None = None
     """Share, 0 to 1, of what was to be judged that could be; None where the check does not count it."""
+    location: Location | None = None
+    """The user's line that `reason` is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +250,7 @@ def outcome_from_json(data: dict[str, Any]) -> Outcome:
     fields["rules"] = tuple(fields.get("rules", ()))
     fields["steps"] = tuple(Step(**step) for step in fields.get("steps", ()))
     fields["findings"] = tuple(finding_from_json(f) for f in fields.get("findings", ()))
+    fields["location"] = location_from_json(fields.get("location"))
     return Outcome(**fields)
 
 

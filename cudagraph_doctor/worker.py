@@ -201,6 +201,11 @@ def _run_check(name: str, target: object, backend: Backend, settings: Settings, 
 
 def outcome_of_error(check: str, error: BaseException) -> Outcome:
     """What an exception that ended a check means: inconclusive if the user can mend it, else our own bug."""
+    cause = error.__cause__ if isinstance(error, DoctorError) and error.__cause__ else error
+    return dataclasses.replace(_meaning(check, error), location=blame.user_location(cause))
+
+
+def _meaning(check: str, error: BaseException) -> Outcome:
     trace = blame.user_traceback(error)
     shadows = shadowing.hint(shadowing.loaded()) if isinstance(error, (ImportError, AttributeError)) else ""
     if isinstance(error, DoctorError):

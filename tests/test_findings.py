@@ -57,7 +57,7 @@ REPORT = Report(
             seconds=1.5,
             coverage=0.75,
         ),
-        Outcome("inputs", Status.SKIPPED, reason="no target", fix="name one"),
+        Outcome("inputs", Status.SKIPPED, reason="no target", fix="name one", location=PLACE),
     ),
     settings={"steps": 8},
     gate=Gate("warning", 1, "known.json", ("gone",), ("CGD2",), ("too little",)),

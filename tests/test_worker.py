@@ -208,4 +208,5 @@ def test_a_capture_that_is_refused_while_the_target_is_made(perform: Callable[..
     assert "makes.py captures while it is made, and that capture was refused" in outcome["reason"]
     assert "not permitted when stream is capturing, at makes.py:4 in target" in outcome["reason"]
     assert "`cudagraph-doctor capture makes.py`" in outcome["fix"]
+    assert outcome["location"]["file"].endswith("makes.py") and outcome["location"]["line"] == 4
     assert "makes.py" in outcome["traceback"]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from cudagraph_doctor.findings import Location
+from cudagraph_doctor.graph.callsite import callsite
 from cudagraph_doctor.graph.illegal import CaptureStatus, Place
 from cudagraph_doctor.graph.model import CapturedGraph
 from cudagraph_doctor.graph.regions import Regions
@@ -58,6 +59,8 @@ class LiveGraph:
     graph: weakref.ref[Any]
     captured_at: Location | None = None
     """The user's line that opened the capture."""
+    replayed_at: Location | None = None
+    """The user's line that replayed it first."""
     pool: str = ""
     replays: int = 0
     nodes: int | None = None
@@ -86,6 +89,8 @@ class GraphLog:
 
     def replaying(self, live: LiveGraph) -> None:
         """Called by the backend right before a replay is launched."""
+        if live.replays == 0:
+            live.replayed_at = callsite()
         live.replays += 1
         self.replays += 1
         self._tell(self._replaying, live)

@@ -20,7 +20,7 @@ class Places:
     """Where in the user's code the pieces are."""
 
     staging: Location | None = None
-    """The code that refreshes the static inputs."""
+    """The code that refreshes the static inputs: it ends in the user's replay, where he replays himself."""
     captured: Location | None = None
     """The line that opened the capture."""
     launched: Origin | None = None
@@ -29,7 +29,7 @@ class Places:
 
 def around(target: Any, arms: Arms, at: Planned, launched: Origin | None = None) -> Places:
     """The places of a step."""
-    return Places(staging(target), captured(arms, at), launched)
+    return Places(replayed(arms, at) or staging(target), captured(arms, at), launched)
 
 
 def staging(target: Any) -> Location | None:
@@ -56,6 +56,13 @@ def captured(arms: Arms, at: Planned) -> Location | None:
     held = arms.subject.held(at)
     place = held[0].live.captured_at if held else None
     return replace(place, role="captured") if place else None
+
+
+def replayed(arms: Arms, at: Planned) -> Location | None:
+    """The user's line that replays this step's graph; None if the doctor itself does."""
+    held = arms.subject.held(at)
+    place = held[0].live.replayed_at if held else None
+    return replace(place, role="replayed") if place else None
 
 
 def launched(arms: Arms, at: Planned, graph: CapturedGraph, node: GraphNode) -> Origin | None:

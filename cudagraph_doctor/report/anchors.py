@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cudagraph_doctor.findings import Finding, Location, Report
+from cudagraph_doctor.findings import Finding, Location, Outcome, Report
 from cudagraph_doctor.report import paths
 
 
@@ -36,3 +36,8 @@ def of_finding(finding: Finding, report: Report) -> Anchor | None:
         if place and (anchor := of_location(place, report)):
             return anchor
     return of_target(report)
+
+
+def of_outcome(outcome: Outcome, report: Report) -> Anchor | None:
+    """The line that ended the check; if that is not in the repository, that of the target."""
+    return (of_location(outcome.location, report) if outcome.location else None) or of_target(report)

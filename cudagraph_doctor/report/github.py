@@ -23,13 +23,11 @@ def render(report: Report, view: View) -> str:
         _command(_level(f, gate.fail_on), sentences.title(f.code), sentences.short(f), anchors.of_finding(f, report))
         for f in counted
     ]
-    at_target = anchors.of_target(report)
     for outcome in report.outcomes:
         if outcome.status in (Status.INCONCLUSIVE, Status.ERRORED):
-            lines.append(
-                _command("error", f"{outcome.check}: {outcome.status.value}", sentences.summary(outcome), at_target)
-            )
-    lines += [_command("error", "too little was checked", text, at_target) for text in gate.unmet]
+            title, at = f"{outcome.check}: {outcome.status.value}", anchors.of_outcome(outcome, report)
+            lines.append(_command("error", title, sentences.summary(outcome), at))
+    lines += [_command("error", "too little was checked", text, anchors.of_target(report)) for text in gate.unmet]
     lines += [_command("notice", "fixed", text, None) for text in gate.fixed]
     lines += [_command("warning", "unused", text, None) for text in gate.unused]
     if not lines:

@@ -162,7 +162,7 @@ def _invocation(report: Report) -> Json:
         "executionSuccessful": not unfinished,
         "exitCode": gate.exit_code,
         **({"startTimeUtc": started} if started else {}),
-        "toolExecutionNotifications": [n for outcome in report.outcomes for n in _notifications(outcome)],
+        "toolExecutionNotifications": [n for o in report.outcomes for n in _notifications(o, report)],
         "toolConfigurationNotifications": [
             *(_notification("error", text) for text in gate.unmet),
             *(_notification("warning", f"Unused: {text}") for text in gate.unused),
@@ -177,9 +177,12 @@ def _invocation(report: Report) -> Json:
     }
 
 
-def _notifications(outcome: Outcome) -> list[Json]:
+def _notifications(outcome: Outcome, report: Report) -> list[Json]:
     bad = outcome.status in (Status.INCONCLUSIVE, Status.ERRORED)
     summary = _notification("error" if bad else Severity.NOTE.value, sentences.summary(outcome))
+    anchor = anchors.of_location(outcome.location, report) if outcome.location else None
+    if anchor and outcome.location:
+        summary["locations"] = [{"physicalLocation": _physical(anchor, outcome.location.code)}]
     return [summary, *(_notification("note", f"Not checked: {text}") for text in outcome.not_checked)]
 
 

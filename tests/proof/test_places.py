@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import torch
 
 from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.graph import origins
+from cudagraph_doctor.graph.emulated import EmulatedBackend
 from cudagraph_doctor.graph.model import CapturedGraph, GraphNode
 from cudagraph_doctor.proof import places
 from cudagraph_doctor.proof.arms import Arms
@@ -182,3 +185,43 @@ def test_a_capture_that_fails_leaves_it_untold(loop_target: Make, arms_of: Make)
     arms.subject.recapture = recapture  # type: ignore[method-assign]
     assert places.launched(arms, at, graph, node) is None
     assert torch.cuda.current_stream() == torch.cuda.default_stream()
+
+
+RUNNER = """
+import torch
+
+class Engine:
+    def __init__(self):
+        self.x = torch.zeros(2, device="cpu:0")
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.y = self.x + 1
+
+    def go(self):
+        self.graph.replay()
+"""
+
+
+def test_the_line_that_replays_is_the_users(tmp_path: Path) -> None:
+    file = tmp_path / "engine.py"
+    file.write_text(RUNNER)
+    backend = EmulatedBackend()
+    with backend.installed():
+        module: dict[str, Any] = {"__name__": "engine"}
+        exec(compile(RUNNER, str(file), "exec"), module)
+        engine = module["Engine"]()
+        [live] = backend.log.graphs
+        assert live.replayed_at is None
+        engine.go()
+        again = live.replayed_at
+        engine.graph.replay()
+    assert again is not None
+    assert (again.file, again.line, again.function, again.code) == (str(file), 12, "go", "self.graph.replay()")
+    assert live.replayed_at == again  # the first one, found once
+    arms: Any = SimpleNamespace(subject=SimpleNamespace(held=lambda at: [SimpleNamespace(live=live)]))
+    at: Any = None
+    place = places.replayed(arms, at)
+    assert place is not None and place.role == "replayed"
+    assert places.around(Engine(), arms, at).staging == place
+    arms.subject.held = lambda at: []
+    assert places.around(Engine(), arms, at).staging == places.staging(Engine())

@@ -111,5 +111,12 @@ def gated(found: Report) -> Report:
 @pytest.fixture
 def incomplete(found: Report) -> Report:
     """A finding, and another check that did not finish."""
-    lost = Outcome("capture", Status.ERRORED, "A bug in cudagraph-doctor: KeyError.", "Report it.", traceback="Trace\n")
+    lost = Outcome(
+        "capture",
+        Status.ERRORED,
+        "A bug in cudagraph-doctor: KeyError.",
+        "Report it.",
+        traceback="Trace\n",
+        location=Location("/app/serving/decode.py", 42, "Runner.step", "x.item()"),
+    )
     return a_report(*found.outcomes, lost)

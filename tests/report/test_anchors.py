@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from cudagraph_doctor.findings import Location, Report
+from cudagraph_doctor.findings import Location, Outcome, Report, Status
 from cudagraph_doctor.report import anchors
 from cudagraph_doctor.report.anchors import Anchor
 
@@ -29,3 +29,11 @@ def test_the_targets_line_where_there_is_no_other(found: Report) -> None:
 
 def test_a_line_is_never_zero(found: Report) -> None:
     assert anchors.of_location(Location("/app/x.py", 0), found) == Anchor("x.py", 1)
+
+
+def test_of_a_check_that_was_ended(found: Report) -> None:
+    ended = Outcome("diff", Status.INCONCLUSIVE, location=Location("/app/x.py", 3))
+    report = dataclasses.replace(found, target={"file": "/app/doctor.py", "line": 7})
+    assert anchors.of_outcome(ended, report) == Anchor("x.py", 3)
+    assert anchors.of_outcome(dataclasses.replace(ended, location=OUTSIDE), report) == Anchor("doctor.py", 7)
+    assert anchors.of_outcome(dataclasses.replace(ended, location=None), found) is None

@@ -56,7 +56,10 @@ def test_any_text_comes_through(found: Report, text: str) -> None:
 
 def test_a_title_is_escaped(incomplete: Report) -> None:
     level, properties, text = commands(incomplete)[-1]
-    assert (level, properties["title"]) == ("error", "capture: errored")
+    assert (level, properties) == (
+        "error",
+        {"file": "serving/decode.py", "line": "42", "title": "capture: errored"},
+    )
     assert "A bug in cudagraph-doctor: KeyError" in text
 
 

@@ -139,10 +139,12 @@ def test_an_incomplete_run_is_no_success(incomplete: Report) -> None:
     [invocation] = run(incomplete)["invocations"]
     assert invocation["executionSuccessful"] is False
     assert invocation["exitCode"] == 1
-    assert {
-        "level": "error",
-        "message": {"text": "capture: errored; A bug in cudagraph-doctor: KeyError; Report it."},
-    } in (invocation["toolExecutionNotifications"])
+    lost = invocation["toolExecutionNotifications"][-1]
+    assert (lost["level"], lost["message"]["text"]) == (
+        "error",
+        "capture: errored; A bug in cudagraph-doctor: KeyError; Report it.",
+    )
+    assert lost["locations"][0]["physicalLocation"]["region"] == {"startLine": 42, "snippet": {"text": "x.item()"}}
 
 
 @pytest.mark.parametrize(
