@@ -15,6 +15,7 @@ from cudagraph_doctor.findings import Location
 Owner = Literal["user", "ours", "library"]
 
 _LIBRARIES = frozenset(sys.stdlib_module_names) | {"torch", "triton", "numpy", "cuda", "nvtx"}
+_COMPILED_CALL = "torch._dynamo.eval_frame"
 _TORCH_RAISES = (RuntimeError, IndexError, ValueError)
 _PLAYS_USER = ("cudagraph_doctor.reference_models", "cudagraph_doctor.skeletons")
 
@@ -31,8 +32,20 @@ def owner(module: str) -> Owner:
 
 def frames(error: BaseException) -> Iterator[tuple[Owner, FrameType, int]]:
     """(owner, frame, line) of each frame of the traceback, outermost first."""
-    for frame, line in traceback.walk_tb(error.__traceback__):
-        yield owner(frame.f_globals.get("__name__", "")), frame, line
+    walked = list(traceback.walk_tb(error.__traceback__))
+    modules = [str(frame.f_globals.get("__name__", "")) for frame, _ in walked]
+    for (frame, line), module, callee in zip(walked, modules, [*modules[1:], ""], strict=True):
+        yield "library" if calls_compiled(frame, callee) else owner(module), frame, line
+
+
+def calls_compiled(frame: FrameType, callee: str) -> bool:
+    """Whether a frame runs what torch.compile made of a function, and calls what it compiled: its line says nothing.
+
+    Args:
+        frame: where it is.
+        callee: name of the module of the frame that it calls.
+    """
+    return callee == _COMPILED_CALL and any(name.startswith("__compiled_fn") for name in frame.f_code.co_names)
 
 
 def first(error: BaseException) -> BaseException:

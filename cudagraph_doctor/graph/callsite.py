@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from types import FrameType
 
+from cudagraph_doctor.blame import calls_compiled
 from cudagraph_doctor.findings import Location
 
 _PASSED_THROUGH = (
@@ -69,9 +70,10 @@ def callsites(limit: int = 8) -> tuple[Line, ...]:
     """
     lines: list[Line] = []
     frame: FrameType | None = sys._getframe(1)
+    module = ""
     while frame is not None and len(lines) < limit:
-        module = str(frame.f_globals.get("__name__", ""))
-        if not _passed_through(frame, module):
+        callee, module = module, str(frame.f_globals.get("__name__", ""))
+        if not _passed_through(frame, module) and not calls_compiled(frame, callee):
             if _is_the_doctors(module):
                 break
             code = frame.f_code

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+import torch
 
+from cudagraph_doctor.blame import frames
 from cudagraph_doctor.findings import Location
 from cudagraph_doctor.graph.callsite import callsite
 
@@ -27,8 +29,8 @@ def hook() -> Callable[[], Location | None]:
 
 
 def test_the_users_line_behind_torch() -> None:
-    torch = module("torch.cuda.graphs", "def enter():\n    return begin()", begin=hook())
-    user = module("serve", "def capture():\n    x = 1\n    return enter()", enter=torch["enter"])
+    torchs = module("torch.cuda.graphs", "def enter():\n    return begin()", begin=hook())
+    user = module("serve", "def capture():\n    x = 1\n    return enter()", enter=torchs["enter"])
     assert user["capture"]() == Location("/somewhere/serve.py", 3, "capture", "")
 
 
@@ -85,3 +87,21 @@ def test_a_file_with_an_odd_name_is_the_users() -> None:
 def test_the_code_of_a_real_line() -> None:
     found = hook()()  # this one
     assert found is not None and found.code == "found = hook()()  # this one" and found.file == __file__
+
+
+@pytest.mark.parametrize("act", ["found.append(begin())", "raise RuntimeError"])
+def test_compiled_code_has_the_line_that_called_it(act: str) -> None:
+    """What torch.compile makes of a function runs under the function's own name, at its first line."""
+    found: list[Location | None] = []
+    source = (
+        f"def compile(graph, example):\n    def run(*args):\n        {act}\n        return graph(*args)\n    return run"
+    )
+    inductor = module("torch._inductor.output_code", source, begin=hook(), found=found)
+    user = module("serve", "def inner(x):\n    y = x + 1\n    return y * 2\ndef step(x):\n    return compiled(x)")
+    user["compiled"] = torch.compile(user["inner"], backend=inductor["compile"])
+    try:
+        user["step"](torch.ones(2))
+    except RuntimeError as error:
+        found += [Location("", line) for who, _, line in frames(error) if who == "user"][-1:]
+    torch._dynamo.reset()
+    assert [place.line for place in found if place] == [5]
