@@ -172,16 +172,23 @@ def asked(name: str, backend: str) -> dict[str, Any]:
             else:
                 with without_cupti() if tool == "without CUPTI" else nullcontext():
                     outcome = watched(name, twin, backend)
-            told[tool][key] = {**asdict(score(name, outcome)), "status": outcome.status.value}
+            told[tool][key] = _row(name, outcome)
     return told
+
+
+def _row(name: str, outcome: Outcome) -> dict[str, Any]:
+    return {**asdict(score(name, outcome)), "status": outcome.status.value}
 
 
 def recorded(name: str) -> dict[str, Any]:
     """All that is to be known of one fault on the GPU."""
     done = _run([__file__, "--within", name])
-    if done.returncode:
-        raise SystemExit(f"{name}: {done.stderr[-3000:]}")
-    return {"plain": plain(name), **json.loads(done.stdout.splitlines()[-1])}
+    if done.returncode == 0:
+        told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    else:
+        lost = Outcome("capture", Status.ERRORED, f"exit {done.returncode}: {done.stderr[-3000:]}")
+        told = {tool: {key: _row(name, lost) for key in ("fault", "twin")} for tool in TOOLS}
+    return {"plain": plain(name), **told}
 
 
 def main() -> None:
