@@ -21,6 +21,7 @@ PLAIN = {
     *("graph.model", "replays.model", "replays.plain"),
     *(
         "report",
+        "report.audit",
         "report.buckets",
         "report.anchors",
         "report.csv",
@@ -94,7 +95,9 @@ def test_all_modules_are_seen() -> None:
 
 @pytest.mark.parametrize("module", sorted(PLAIN))
 def test_plain_data_and_reports_need_nothing(module: str) -> None:
-    assert others(module) <= ({"rich"} if module in ("report.buckets", "report.layout", "report.terminal") else set())
+    assert others(module) <= (
+        {"rich"} if module in ("report.audit", "report.buckets", "report.layout", "report.terminal") else set()
+    )
     assert {name for name in ours(module) if name in MODULES} <= PLAIN
 
 
@@ -102,7 +105,9 @@ def test_every_report_format_is_held_to_it() -> None:
     assert set(below("report")) <= PLAIN
 
 
-@pytest.mark.parametrize("module", below("graph", "misses", "observation", "proof", "replays", "traces", "checks"))
+@pytest.mark.parametrize(
+    "module", below("audit", "graph", "misses", "observation", "proof", "replays", "traces", "checks")
+)
 def test_what_finds_faults_knows_nothing_of_the_program(module: str) -> None:
     assert not {name for name in ours(module) if name.split(".")[0] in PROGRAM}
 
@@ -112,7 +117,7 @@ def test_checks_do_not_import_each_other(module: str) -> None:
     assert not {name for name in ours(module) if name.startswith("checks.")} - {module}
 
 
-@pytest.mark.parametrize("module", below("graph", "misses", "observation", "proof", "replays", "traces"))
+@pytest.mark.parametrize("module", below("audit", "graph", "misses", "observation", "proof", "replays", "traces"))
 def test_the_foundation_does_not_import_checks(module: str) -> None:
     assert not {name for name in ours(module) if name.startswith("checks")}
 
@@ -123,13 +128,19 @@ def test_the_bundled_models_are_written_as_a_users_would_be(module: str) -> None
     assert {name for name in ours(module) if not name.startswith("reference_models")} <= {"target", "errors"}
 
 
-@pytest.mark.parametrize("module", sorted(set(MODULES) - {"cli", "command_options", "__main__"}))
+@pytest.mark.parametrize(
+    "module", sorted(set(MODULES) - {"audit_command", "cli", "command_options", "configured", "__main__"})
+)
 def test_only_the_command_line_knows_click(module: str) -> None:
     assert "click" not in others(module)
 
 
 @pytest.mark.parametrize(
-    "words", ["--help", "diff --help", "rules", "explain CGD101", "report --help", "init --help", "buckets --help"]
+    "words",
+    [
+        *("--help", "diff --help", "rules", "explain CGD101", "report --help", "init --help", "buckets --help"),
+        "audit --help",
+    ],
 )
 def test_starts_without_torch(words: str) -> None:
     program = (

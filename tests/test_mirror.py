@@ -12,6 +12,7 @@ TESTS = ROOT / "tests"
 
 ELSEWHERE = {
     "cudagraph_doctor/__main__.py": "test_cli.py",
+    "cudagraph_doctor/audit/job.py": "test_audit_command.py",
     "cudagraph_doctor/graph/backend.py": "graph/test_watch.py",
     "cudagraph_doctor/graph/emulation/not_refused.py": "graph/test_conformance.py",
     "cudagraph_doctor/graph/fields.py": "graph/test_nodes.py",

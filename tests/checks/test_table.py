@@ -17,5 +17,5 @@ def test_a_check_keeps_the_protocol(word: str) -> None:
     assert word == check.NAME
     assert word in cli.commands
     assert {RULES[code].check for code in check.RULES} <= {word, "run"}
-    assert {"target", "trace"} >= check.NEEDS
+    assert {"target", "trace", "configuration"} >= check.NEEDS
     assert callable(check.run)
