@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -46,7 +47,8 @@ def is_by_value(tensor: torch.Tensor) -> bool:
 def encode(value: Any) -> bytes:
     """A parameter's bytes, little-endian.
 
-    Addresses and integers in 8 bytes, floats as double, host tensors with their contents, other things as text.
+    Addresses and integers in 8 bytes, floats as double, host tensors with their contents, other things as text. What is
+    seen of a tensor at its address is in `views`.
     """
     return b"".join(data for data, _ in pieces(value))
 
@@ -64,6 +66,13 @@ def pieces(value: Any) -> Iterator[tuple[bytes, torch.Tensor | None]]:
             yield from [(bytes(8), None)] if item is None and tensors else pieces(item)
     else:
         yield _number(value), None
+
+
+def views(value: Any) -> bytes:
+    """Sizes and strides of the device tensors in a parameter, 8 bytes each: kernels are given them by value."""
+    if isinstance(value, torch.Tensor):
+        return b"" if is_by_value(value) else struct.pack(f"<{2 * value.dim()}q", *value.shape, *value.stride())
+    return b"".join(map(views, value)) if isinstance(value, (list, tuple)) else b""
 
 
 def _number(value: Any) -> bytes:
@@ -116,7 +125,7 @@ def _decode(slot: Slot, edit: Edit, node: Node, heap: Heap) -> Any:
     """The new value: `edit.value` if it has one, else what its bytes mean for a parameter of this type."""
     old = slot.value
     if isinstance(old, torch.Tensor) and not is_by_value(old):
-        return _at(old, struct.unpack("<Q", edit.data)[0], heap)
+        return _at(old, edit.data, heap)
     if isinstance(old, torch.Tensor):
         if edit.value is not None:
             return torch.full_like(old, edit.value)
@@ -127,8 +136,9 @@ def _decode(slot: Slot, edit: Edit, node: Node, heap: Heap) -> Any:
         if isinstance(old, kind):
             return struct.unpack(code, edit.data)[0]
     if isinstance(old, (list, tuple)) and all(isinstance(item, torch.Tensor) and not is_by_value(item) for item in old):
-        addresses = struct.unpack(f"<{len(old)}Q", edit.data)
-        return [_at(tensor, address, heap) for tensor, address in zip(old, addresses, strict=True)]
+        addresses = [edit.data[8 * at : 8 * at + 8] for at in range(len(old))]
+        sizes = io.BytesIO(edit.data[8 * len(old) :])
+        return [_at(one, at + sizes.read(len(views(one))), heap) for one, at in zip(old, addresses, strict=True)]
     if isinstance(old, (list, tuple)) and all(type(item) is int for item in old):
         return list(struct.unpack(f"<{len(old)}q", edit.data))
     raise Inconclusive(
@@ -138,16 +148,22 @@ def _decode(slot: Slot, edit: Edit, node: Node, heap: Heap) -> Any:
     )
 
 
-def _at(like: torch.Tensor, address: int, heap: Heap) -> torch.Tensor:
-    """The same view at another address. Raises Inconclusive if there is no device memory of that size."""
+def _at(like: torch.Tensor, data: bytes, heap: Heap) -> torch.Tensor:
+    """The view at another address, and of other sizes and strides where `data` goes on with them (see `views`).
+
+    Raises Inconclusive if there is no device memory of that size.
+    """
+    address = struct.unpack_from("<Q", data)[0]
+    numbers = struct.unpack_from(f"<{2 * like.dim()}q", data, 8) if len(data) > 8 else (*like.shape, *like.stride())
+    shape, stride = numbers[: like.dim()], numbers[like.dim() :]
     found = heap.storage_at(address)
     if found is not None:
         storage, _ = found
         offset, odd = divmod(address - storage.data_ptr(), like.element_size())
-        extent = 1 + sum((size - 1) * stride for size, stride in zip(like.shape, like.stride(), strict=True))
+        extent = 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
         if not odd and (offset + extent) * like.element_size() <= storage.nbytes():
-            return torch.empty(0, dtype=like.dtype, device="cpu").set_(storage, offset, like.shape, like.stride())
+            return torch.empty(0, dtype=like.dtype, device="cpu").set_(storage, offset, shape, stride)
     raise Inconclusive(
-        f"no device memory for a tensor of shape {tuple(like.shape)} at address {address:#x}",
+        f"no device memory for a tensor of shape {tuple(shape)} at address {address:#x}",
         fix="keep the memory alive while the graph is patched",
     )

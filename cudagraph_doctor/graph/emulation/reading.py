@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from cudagraph_doctor.graph.emulation.memory import Heap, memory_of, storage_of
-from cudagraph_doctor.graph.emulation.parameters import pieces, plain, slots
+from cudagraph_doctor.graph.emulation.parameters import pieces, plain, slots, views
 from cudagraph_doctor.graph.emulation.recording import Node, Recording
 from cudagraph_doctor.graph.illegal import Place
 from cudagraph_doctor.graph.model import CapturedGraph, GraphNode, Param, Pointer, Region
@@ -63,6 +63,7 @@ def _params(node: Node, describe: Describe) -> list[Param]:
             if tensor is not None:
                 pointers.append(Pointer(len(data), tensor.data_ptr(), describe(tensor)))
             data += part
+        data += views(slot.value)
         params.append(Param(slot.index, slot.name, offset, data, tuple(pointers), plain(slot.value)))
         offset += len(data)
     return params

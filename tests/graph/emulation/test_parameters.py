@@ -12,7 +12,7 @@ import torch
 from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.graph.backend import Edit
 from cudagraph_doctor.graph.emulated import EmulatedBackend
-from cudagraph_doctor.graph.emulation.parameters import encode, plain, slots
+from cudagraph_doctor.graph.emulation.parameters import encode, plain, slots, views
 
 DEVICE = "cpu:0"
 Capture = Callable[[Callable[[], object]], Any]
@@ -107,6 +107,20 @@ def test_addresses_in_a_list_and_of_a_result(backend: EmulatedBackend, capture: 
     )
     run(backend, graph, *edits)
     assert elsewhere.tolist() == [2, 2, 1, 1]
+
+
+def test_the_size_of_a_view(backend: EmulatedBackend, capture: Capture) -> None:
+    x, total = torch.ones(4, 6, device=DEVICE), torch.zeros((), device=DEVICE)
+    graph = capture(lambda: total.copy_(x[:, :2].sum()))
+    assert views(x) == struct.pack("<4q", 4, 6, 6, 1) and views([x[0], total]) == struct.pack("<2q", 6, 1)
+    assert views(torch.zeros(3)) == views(3.0) == b""
+    run(backend, graph, Edit(0, 0, data=struct.pack("<Q4q", x.data_ptr(), 4, 5, 6, 1)))
+    assert total.item() == 20
+    with (
+        pytest.raises(Inconclusive, match=r"of shape \(4, 7\)"),
+        backend.patched(backend.log.graphs[-1], [Edit(0, 0, data=struct.pack("<Q4q", x.data_ptr(), 4, 7, 6, 1))]),
+    ):
+        pass
 
 
 def test_edits_that_cannot_be_made(backend: EmulatedBackend, capture: Capture) -> None:

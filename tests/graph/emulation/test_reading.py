@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -78,8 +79,17 @@ def test_offsets_follow_the_bytes(backend: EmulatedBackend, capture: Capture) ->
     x = torch.zeros(4, device=DEVICE)
     graph = capture(lambda: torch.add(x, 2.0, alpha=3))
     (node,) = read(backend).nodes
-    assert [(p.index, p.offset, len(p.data)) for p in node.params] == [(0, 0, 8), (1, 8, 8), (2, 16, 8), (3, 24, 8)]
+    assert [(p.index, p.offset, len(p.data)) for p in node.params] == [(0, 0, 24), (1, 24, 8), (2, 32, 8), (3, 40, 24)]
     assert [p.value for p in node.params] == [None, 2.0, 3, None] and graph is not None
+
+
+def test_the_size_of_a_view_is_a_value(backend: EmulatedBackend, capture: Capture) -> None:
+    x = torch.zeros(4, 6, device=DEVICE)
+    graphs = [capture(lambda length=length: x[:, :length].sum()) for length in (2, 3)]
+    with torch._C._DisableTorchDispatch():
+        read_of = [backend.read(live, Regions()).nodes[0].params[0] for live in backend.log.graphs]
+    assert [struct.unpack("<4q", param.data[8:]) for param in read_of] == [(4, 2, 6, 1), (4, 3, 6, 1)]
+    assert [[pointer.offset for pointer in param.pointers] for param in read_of] == [[0], [0]] and graphs
 
 
 def test_two_captures_of_one_step_read_alike_but_for_addresses_in_the_pool(
