@@ -1,9 +1,9 @@
 """Puts the program's real output into the README and the docs: between `<!-- KIND ARGUMENT -->` and `<!-- end -->`.
 
 Kinds: `run COMMAND` (what the command prints to stdout, and its exit code if that is not 0), `file PATH` (a file of the
-repository), `commands`, `rules`, `faults` and `modules` (made from the code), `capture_faults` (how `capture` does on
-its planted faults: emulated, and as recorded on a GPU). Run it from anywhere; `--check` writes nothing and names the
-pages that are stale. Commands run as on a machine without a GPU, 100 columns wide, with times masked. What another CPU
+repository), `commands`, `rules`, `faults` and `modules` (made from the code), `bucket_lists` (the table of
+`benchmarks/bucket_lists.py`), `capture_faults` (how `capture` does on its planted faults: emulated, and as recorded on a
+GPU). Run it from anywhere; `--check` writes nothing and names the pages that are stale. Commands run as on a machine without a GPU, 100 columns wide, with times masked. What another CPU
 rounds differently does not make a page stale.
 """
 
@@ -58,7 +58,7 @@ def made(kind: str, argument: str, page: Path) -> str:
         return fenced(Path(argument).suffix.removeprefix(".").replace("py", "python"), (ROOT / argument).read_text())
     to_pages = os.path.relpath(ROOT / "docs" / "rules", page.parent)
     tables = {"commands": commands, "rules": rules, "faults": faults, "modules": modules}
-    return (tables | {"capture_faults": capture_faults})[kind](to_pages)
+    return (tables | {"capture_faults": capture_faults, "bucket_lists": bucket_lists})[kind](to_pages)
 
 
 def fenced(language: str, text: str) -> str:
@@ -141,7 +141,7 @@ def faults(to_pages: str) -> str:
 @functools.cache
 def capture_faults(to_pages: str) -> str:
     """What `capture` and torch alone say of each planted fault of a capture."""
-    recorder = _recorder()
+    recorder = _script("tests", "record_capture_faults")
     told = json.loads(recorder.RECORDED.read_text()) if recorder.RECORDED.exists() else {}
     tools = ["with CUPTI", "without CUPTI"] if told else []
     heads = ["fault", "torch alone" if told else "", "`capture`", "emulated", *tools]
@@ -164,10 +164,16 @@ def capture_faults(to_pages: str) -> str:
     return "\n".join([note, "", *rows]) + "\n"
 
 
-def _recorder() -> ModuleType:
-    """The script that knows how planted faults are asked and scored."""
-    name = "record_capture_faults"
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tests" / f"{name}.py")
+def bucket_lists(to_pages: str) -> str:
+    """The best lists against habitual ones, at the costs that the script takes by itself."""
+    script = _script("benchmarks", "bucket_lists")
+    costs = script.cost_model(script.COSTS)
+    return f"Costs {costs.origin}.\n\n{script.table(costs)}"
+
+
+def _script(folder: str, name: str) -> ModuleType:
+    """A script of the repository, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / folder / f"{name}.py")
     assert spec and spec.loader
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
