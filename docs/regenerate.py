@@ -2,9 +2,9 @@
 
 Kinds: `run COMMAND` (what the command prints to stdout, and its exit code if that is not 0), `file PATH` (a file of the
 repository), `commands`, `rules`, `faults` and `modules` (made from the code), `bucket_lists` (the table of
-`benchmarks/bucket_lists.py`), `capture_faults` (how `capture` does on its planted faults: emulated, and as recorded on a
-GPU). Run it from anywhere; `--check` writes nothing and names the pages that are stale. Commands run as on a machine without a GPU, 100 columns wide, with times masked. What another CPU
-rounds differently does not make a page stale.
+`benchmarks/bucket_lists.py`), `capture_faults` (how `capture` does on its planted faults: emulated, and as recorded on
+a GPU). Run it from anywhere; `--check` writes nothing and names the pages that are stale. Commands run as on a machine
+without a GPU, 100 columns wide, with times masked. What another CPU rounds differently does not make a page stale.
 """
 
 from __future__ import annotations
