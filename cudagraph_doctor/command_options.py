@@ -93,11 +93,11 @@ def gate_options(command: Command) -> Command:
     @functools.wraps(command)
     def gated(*arguments: Any, **others: Any) -> Any:
         context = click.get_current_context()
-        own = {name: others.pop(name) for name in _GATE}
-        if own["show_settings"]:
+        if context.params["show_settings"]:
             output.to_stdout(_settings_text(context))
             return policy.OK
-        return command(*arguments, demands=_demands(context, own), **others)
+        others = {name: value for name, value in others.items() if name not in _GATE}
+        return command(*arguments, demands=demands(context), **others)
 
     file = click.Path(dir_okay=False, path_type=Path)
     return _with(
@@ -199,6 +199,26 @@ def checking_options(command: Command) -> Command:
     )
 
 
+def demands(context: click.Context) -> Demands:
+    """What the gate's options say. Raises UsageError if a file that they name cannot be used."""
+    own = context.params
+    if on_command_line(context, "compare_threshold") and own["compare"] is None:
+        raise click.UsageError("--compare-threshold is for --compare OLD.json, which is not given.")
+    read = [overwriting.Named(f"--{name} {own[name]}", own[name]) for name in ("baseline", "compare") if own[name]]
+    overwriting.refuse(overwriting.reports(context.params["outputs"]), read)
+    select_in = selection.COMMAND_LINE if on_command_line(context, "select") else selection.PYPROJECT
+    entries = [Entry(prefix, select_in, ignores=False) for prefix in own["select"]]
+    entries += [Entry(prefix, selection.COMMAND_LINE, ignores=True) for prefix in own["ignore"]]
+    return Demands(
+        own["fail_on"],
+        Selection((*entries, *_configuration(context).ignores)),
+        known_findings.load(own["baseline"]) if own["baseline"] else None,
+        own["min_coverage"],
+        load(own["compare"]) if own["compare"] else None,
+        own["compare_threshold"],
+    )
+
+
 def on_command_line(context: click.Context, name: str) -> bool:
     """Whether a parameter was given on the command line itself."""
     return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
@@ -250,24 +270,6 @@ def _settable(command: click.Command) -> Iterator[tuple[str, click.Parameter]]:
             yield "spec", parameter
         elif isinstance(parameter, click.Option) and parameter.name not in _NOT_IN_FILE and not parameter.required:
             yield max(parameter.opts, key=len).removeprefix("--"), parameter
-
-
-def _demands(context: click.Context, own: dict[str, Any]) -> Demands:
-    if on_command_line(context, "compare_threshold") and own["compare"] is None:
-        raise click.UsageError("--compare-threshold is for --compare OLD.json, which is not given.")
-    read = [overwriting.Named(f"--{name} {own[name]}", own[name]) for name in ("baseline", "compare") if own[name]]
-    overwriting.refuse(overwriting.reports(context.params["outputs"]), read)
-    select_in = selection.COMMAND_LINE if on_command_line(context, "select") else selection.PYPROJECT
-    entries = [Entry(prefix, select_in, ignores=False) for prefix in own["select"]]
-    entries += [Entry(prefix, selection.COMMAND_LINE, ignores=True) for prefix in own["ignore"]]
-    return Demands(
-        own["fail_on"],
-        Selection((*entries, *_configuration(context).ignores)),
-        known_findings.load(own["baseline"]) if own["baseline"] else None,
-        own["min_coverage"],
-        load(own["compare"]) if own["compare"] else None,
-        own["compare_threshold"],
-    )
 
 
 def _configuration(context: click.Context) -> Configuration:

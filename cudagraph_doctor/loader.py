@@ -47,6 +47,15 @@ def load(settings: Settings, device: str) -> Loaded:
         found = spec.resolve(named, settings.app_dir)
         with spec.as_script(named.where):
             target = _make(found, str(named), {"device": device}, settings)
+    return _checked(target, settings)
+
+
+def load_object(found: object, settings: Settings, device: str) -> Loaded:
+    """The same for a target at hand, or for what makes one; `settings.spec` is its name in reports."""
+    return _checked(_make(found, settings.spec, {"device": device}, settings), settings)
+
+
+def _checked(target: object, settings: Settings) -> Loaded:
     form = contract.check(target)
     _check_buckets(target, form, settings)
     return Loaded(target, form, _describe(target, form, settings), tuple(contract.misspelt(target, form)))

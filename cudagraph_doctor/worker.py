@@ -129,13 +129,13 @@ def perform(settings: Settings, checks: tuple[str, ...], send: Send) -> None:
             for warning in loaded.warnings:
                 progress.say(warning)
             for name in checks:
-                _run_check(name, loaded.target, backend, settings, send)
+                run_check(name, loaded.target, backend, settings, send)
                 done.append(name)
     except UsageError as error:
         send(
             {"event": "refused", "what": error.what, "seen": error.seen, "fix": error.fix, "traceback": error.traceback}
         )
-    except _DeviceGone as error:
+    except DeviceGone as error:
         send({"event": "lost", "reason": str(error), "traceback": error.traceback})
     except KeyboardInterrupt:
         raise
@@ -147,7 +147,7 @@ def perform(settings: Settings, checks: tuple[str, ...], send: Send) -> None:
             progress.say(f"after the checks, while the hooks were taken out: {blame.describe(error)}")
 
 
-class _DeviceGone(Exception):
+class DeviceGone(Exception):
     """The device reported an error after which its context cannot be used."""
 
     def __init__(self, error: BaseException) -> None:
@@ -182,7 +182,8 @@ def _refused_capture(error: TargetError, settings: Settings) -> Inconclusive | N
     )
 
 
-def _run_check(name: str, target: object, backend: Backend, settings: Settings, send: Send) -> None:
+def run_check(name: str, target: object, backend: Backend, settings: Settings, send: Send) -> None:
+    """Run one check and send its outcome. Raises UsageError, and DeviceGone where the device is lost."""
     started = time.perf_counter()
     check: Check = importlib.import_module(f"cudagraph_doctor.checks.{CHECKS[name]}")
     progress = Relay(send)
@@ -192,7 +193,7 @@ def _run_check(name: str, target: object, backend: Backend, settings: Settings, 
         raise
     except BaseException as error:
         if isinstance(error, RuntimeError) and any(text in str(error) for text in _DEVICE_IS_GONE):
-            raise _DeviceGone(error) from error
+            raise DeviceGone(error) from error
         outcome = dataclasses.replace(outcome_of_error(name, error), rules=tuple(check.RULES))
     outcome = dataclasses.replace(outcome, seconds=time.perf_counter() - started)
     progress.journal_clear()

@@ -139,6 +139,39 @@ def test_the_child_does_not_outlive_the_parent(fake_world: FakeWorld, how: signa
     assert_gone(pids)
 
 
+def test_3_memory_that_is_really_not_there(fake_world: FakeWorld) -> None:
+    done = fake_world.diff("bytearray(1 << 60)")
+    assert done.returncode == 3, done.stderr
+    assert "Memory ran out: MemoryError" in done.stdout
+
+
+ENDS = {
+    "passes": "pass",
+    "segfault": "ctypes.string_at(0)",
+    "killed": "os.kill(os.getpid(), signal.SIGKILL)",
+    "out of memory": "bytearray(1 << 60)",
+    "hangs": HANG,
+    "interrupted": HANG,
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_no_file_is_left_behind(fake_world: FakeWorld, end: str) -> None:
+    temporary = fake_world.folder.parent / "temporary"
+    temporary.mkdir()
+    fake_world.environment["TMPDIR"] = str(temporary)
+    limit = ("--timeout", "2") if end == "hangs" else ()
+    spec = fake_world.target(ENDS[end])
+    with fake_world.start("diff", spec, *limit, "--format", "json=run.json", "--format", "sarif=run.sarif") as process:
+        if end == "interrupted":
+            wait_for(fake_world.folder / "pids")
+            process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert os.listdir(temporary) == []
+    reports = set() if end == "interrupted" else {"run.json", "run.sarif"}
+    assert {name for name in os.listdir(fake_world.folder) if name not in ("pids", "__pycache__")} == {spec, *reports}
+
+
 def test_input_is_empty_for_the_target(fake_world: FakeWorld) -> None:
     done = fake_world.diff("print('read', repr(sys.stdin.read()), sys.backend_is_in)")
     assert done.returncode == 0

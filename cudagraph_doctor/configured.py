@@ -1,0 +1,43 @@
+"""What pyproject.toml says, for callers without a command line: settings and demands, parsed as the command does."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from pathlib import Path
+
+import click
+
+from cudagraph_doctor import command_options, options, pyproject
+from cudagraph_doctor.cli import cli
+from cudagraph_doctor.errors import UsageError
+from cudagraph_doctor.gate.judge import Demands
+from cudagraph_doctor.settings import Settings
+
+_FIELDS = {field.name for field in dataclasses.fields(Settings)}
+
+
+def configured(check: str, folder: Path) -> tuple[Settings, Demands]:
+    """What holds for a check in `folder`, where its pyproject.toml is. Raises UsageError if that is not usable."""
+    command = cli.commands[check]
+    with contextlib.chdir(folder):
+        configuration = pyproject.read(command_options.keys(cli.commands))
+        defaults = command_options.default_map(cli.commands, configuration)[check]
+        try:
+            context = command.make_context(check, [], default_map=defaults, obj=configuration)
+        except click.ClickException as error:
+            raise UsageError(
+                f"[{pyproject.TABLE}] in {pyproject.FILE} is not usable: {error.format_message()}",
+                fix=f"Mend it; `cudagraph-doctor {check} --show-settings` shows what holds.",
+            ) from None
+        with context:
+            given = context.params
+            settings = Settings(
+                **{name: value for name, value in given.items() if name in _FIELDS},
+                check=check,
+                target_args=given.get("target_arg", {}),
+                timeout_s=given.get("timeout", 0.0),
+                values=not given["no_values"],
+                tolerances=options.tolerances(given.get("rtol", {}), given.get("atol", {})),
+            )
+            return settings, command_options.demands(context)
