@@ -57,7 +57,7 @@ def _options() -> list[Any]:
             callback=reads(audit_values.rank_lists),
             help="The keys, in place of a CONFIGURATION; one list a rank: 1,2,4/1,2,8.",
         ),
-        click.option("--max-batch", type=number, help="Requests that run at once at most."),
+        click.option("--max-batch", type=click.IntRange(1, 65536), help="Requests that run at once at most."),
         click.option("--engine", type=click.Choice(_ENGINES), help="Whose CONFIGURATION it is. Default: told by it."),
         click.option("--rule", default="", metavar="NAME", help="The version whose default list holds (vllm-57355)."),
         click.option("--padding/--no-padding", default=True, help="With --buckets: whether batches are padded."),

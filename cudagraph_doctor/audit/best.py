@@ -2,6 +2,7 @@
 
 A batch runs in the smallest key that holds it, as engines do. The largest size is always a key, so that no list has a
 hole. Lists are optimal over the candidates: the sizes of the workload, those that costs are known for, and the largest.
+Of more than a few thousand sizes, those are candidates that divide the steps evenly.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from cudagraph_doctor.audit.costs import Costs
 
+_CANDIDATES = 2048
 _CELLS = 1 << 28
 """Size of the largest table of a memory budget: sizes squared, times the steps that the budget is counted in."""
 Floats = NDArray[np.float64]
@@ -28,7 +30,7 @@ class Best:
     cost_ms: float
     """Time of the whole workload: the sum over its steps."""
     exact: bool = True
-    """False: memory was rounded up to count it, so a slightly cheaper list may fit."""
+    """False: a slightly cheaper one may exist: memory was rounded up to count it, or not all sizes were candidates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class _Problem:
     at_zero: Floats
     """Of the candidates' replay lines."""
     a_row: Floats
+    exact: bool
+    """Whether all sizes are candidates."""
 
     def span(self, last: int) -> Floats:
         """Time of all steps above candidate i and up to `last`, run in `last`, for each i < last."""
@@ -78,7 +82,7 @@ def curve(steps: Mapping[int, float], largest: int, most: int, costs: Costs, mul
     best = np.array([problem.alone(j) for j in range(n)])
     spans = [problem.span(j) for j in range(n)]
     before: list[NDArray[np.int64]] = [np.full(n, -1)]
-    found = [Best((int(problem.sizes[-1]),), float(best[-1]))]
+    found = [Best((int(problem.sizes[-1]),), float(best[-1]), problem.exact)]
     for _ in range(1, min(most, n)):
         further, came = np.full(n, np.inf), np.full(n, -1)
         for j in range(1, n):
@@ -88,7 +92,7 @@ def curve(steps: Mapping[int, float], largest: int, most: int, costs: Costs, mul
         before.append(came)
         best = further
         if best[-1] < found[-1].cost_ms:
-            found.append(Best(_walk(problem, before), float(best[-1])))
+            found.append(Best(_walk(problem, before), float(best[-1]), problem.exact))
     return found
 
 
@@ -130,7 +134,7 @@ def within(steps: Mapping[int, float], largest: int, budget: int, costs: Costs, 
     while j >= 0:
         keys.append(int(problem.sizes[j]))
         j, at = int(came[j, at]), at - units[j]
-    found = Best(tuple(reversed(keys)), float(best[-1, room]), exact)
+    found = Best(tuple(reversed(keys)), float(best[-1, room]), exact and problem.exact)
     if exact:
         return found
     # Memory was rounded up: a list for a number of keys may be cheaper, and fit by its true bytes.
@@ -147,7 +151,8 @@ def within(steps: Mapping[int, float], largest: int, budget: int, costs: Costs, 
 def _problem(steps: Mapping[int, float], largest: int, costs: Costs, multiple: int) -> _Problem:
     up = {-(-size // multiple) * multiple for size in steps}
     known = {size for size in costs.sizes if size < largest and size % multiple == 0}
-    sizes = np.array(sorted({size for size in up if size < largest} | known | {largest}), dtype=np.int64)
+    every = np.array(sorted({size for size in up if size < largest} | known | {largest}), dtype=np.int64)
+    sizes = _thinned(every, steps)
     at = np.searchsorted(sizes, list(steps))
     weights = np.array(list(steps.values()), dtype=float)
     rows = weights * np.array(list(steps), dtype=float)
@@ -158,7 +163,18 @@ def _problem(steps: Mapping[int, float], largest: int, costs: Costs, multiple: i
         np.cumsum(np.bincount(at, rows, len(sizes))),
         np.array([line.at_zero for line in lines]),
         np.array([line.a_row for line in lines]),
+        len(sizes) == len(every),
     )
+
+
+def _thinned(sizes: NDArray[np.int64], steps: Mapping[int, float]) -> NDArray[np.int64]:
+    """At most `_CANDIDATES` of the sizes, the largest among them, with about as many steps between any two."""
+    if len(sizes) <= _CANDIDATES:
+        return sizes
+    weight = np.bincount(np.searchsorted(sizes, list(steps)), list(steps.values()), len(sizes))
+    share = np.cumsum(weight) / weight.sum()
+    at = np.searchsorted(share, np.linspace(0, 1, _CANDIDATES))
+    return sizes[np.unique(np.append(np.minimum(at, len(sizes) - 1), len(sizes) - 1))]
 
 
 def _walk(problem: _Problem, before: list[NDArray[np.int64]]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""The terminal's view of an audit: the sentence, the keys and what they serve, the better list, the simulated course."""
+"""The terminal's view of an audit: the sentence, the keys and what they serve, a better list, the simulated course."""
 
 from __future__ import annotations
 
@@ -91,9 +91,7 @@ def _keys(rows: list[dict[str, Any]], view: View) -> RenderableType:
     names = ["key", "sizes", "steps", "padding", "replay ms", "eager ms"]
     memory = any(row["graph_bytes"] is not None for row in rows)
     for name in [*names, *(["memory"] if memory else []), ""]:
-        table.add_column(
-            name, justify="left" if name in ("sizes", "") else "right", overflow="fold", no_wrap=not name
-        )
+        table.add_column(name, justify="left" if name in ("sizes", "") else "right", overflow="fold", no_wrap=not name)
     largest = max((row["share"] for row in rows), default=0.0)
     for row in shown:
         cells = [str(row["key"]), row["serves"] or "never used", f"{row['share']:.1%}"]
@@ -115,7 +113,7 @@ def _better(one: dict[str, Any], view: View) -> Iterator[RenderableType]:
     met = better["traffic"]
     saved = f"{better['saved']:.1%} less time, " if better["saved"] is not None else ""
     memory = f", {_bytes(better['total_bytes'])}" if better["total_bytes"] is not None else ""
-    exact = "" if better["exact"] else " (near the optimum: memory was rounded up)"
+    exact = "" if better["exact"] else " (near the optimum)"
     yield _indented(
         f"Best list of {len(keys)} keys{exact}: {said}: {saved}padding {met['padding_share'] or 0:.1%}{memory}."
     )

@@ -106,3 +106,13 @@ def test_a_thousand_sizes_are_soon_done(costs: Costs) -> None:
     lists = best.curve({size: 1.0 + size % 7 for size in range(1, 1025)}, 1024, 64, costs)
     assert len(lists) == 64
     assert time.perf_counter() - started < 20
+
+
+def test_more_sizes_than_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = {size: 1.0 + size % 5 for size in range(1, 400)}
+    exact = best.curve(steps, 400, 8, Modelled(0.0, 1.0))[-1]
+    monkeypatch.setattr(best, "_CANDIDATES", 64)
+    near = best.curve(steps, 400, 8, Modelled(0.0, 1.0))[-1]
+    assert exact.exact and not near.exact
+    assert near.keys[-1] == 400
+    assert exact.cost_ms <= near.cost_ms <= 1.05 * exact.cost_ms

@@ -34,6 +34,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     plain.NAME: (),
 }
 """Default rules by engine; the last is the newest."""
+MOST_REQUESTS = 65_536
 _MARKS = {
     plain.NAME: ("buckets", "sets", "max_batch", "piecewise"),
     sglang.NAME: ("cuda_graph_bs", "cuda_graph_max_bs", "max_running_requests", "disable_cuda_graph"),
@@ -64,7 +65,14 @@ def of_options(where: str, options: Mapping[str, Any], engine: str, asked: Asked
     chosen = engine or (str(named) if named is not None else "") or _told_by(where, options)
     if chosen not in ENGINES:
         raise UsageError(f'{where}: there is no engine "{chosen}".', fix=f"Known: {', '.join(ENGINES)}.")
-    return ENGINES[chosen](Fields(where, options), asked)
+    made = ENGINES[chosen](Fields(where, options), asked)
+    most = max(keys.most for keys in made.sets)
+    if most > MOST_REQUESTS:
+        raise UsageError(
+            f"{where}: {most} requests at once are more than the audit goes through ({MOST_REQUESTS}).",
+            fix="Give the most requests that one engine decodes together.",
+        )
+    return made
 
 
 def under_other_rules(

@@ -63,6 +63,7 @@ def test_the_command_line_wins(tmp_path: Path) -> None:
         (": : [", "is no YAML"),
         ("a: b\n", "cannot be told which engine's"),
         ("max_num_seqs: 4\ncuda_graph_max_bs: 3\n", "cannot be told which engine's"),
+        ("buckets: [1]\nmax_batch: 65537\n", "more than the audit goes through"),
         ("engine: vlm\nmax_num_seqs: 4\n", "there is no engine"),
     ],
 )
