@@ -174,7 +174,8 @@ def _thinned(sizes: NDArray[np.int64], steps: Mapping[int, float]) -> NDArray[np
     weight = np.bincount(np.searchsorted(sizes, list(steps)), list(steps.values()), len(sizes))
     share = np.cumsum(weight) / weight.sum()
     at = np.searchsorted(share, np.linspace(0, 1, _CANDIDATES))
-    return sizes[np.unique(np.append(np.minimum(at, len(sizes) - 1), len(sizes) - 1))]
+    kept: NDArray[np.int64] = sizes[np.unique(np.append(np.minimum(at, len(sizes) - 1), len(sizes) - 1))]
+    return kept
 
 
 def _walk(problem: _Problem, before: list[NDArray[np.int64]]) -> tuple[int, ...]:
