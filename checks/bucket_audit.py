@@ -127,6 +127,8 @@ def _not_checked(audit: Audit, demanded: Sequence[Gate]) -> tuple[str, ...]:
     if not audit.costs.measured:
         said.append(f"times, which are {audit.costs.origin}; give --costs for yours")
     said += audit.workload.not_used
+    if audit.comparison and not audit.comparison.whole:
+        said.append(f"whether the load recovers: too many steps after {audit.comparison.listed.seconds:.3g} s")
     for one in audit.judged[0].sets:
         above = [met for met in one.traffic.met if met.size > one.keys.size(one.keys.most)]
         if above:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cudagraph_doctor import audit_values, trace_options
-from cudagraph_doctor.command_options import Command, reads
+from cudagraph_doctor.command_options import Command, on_command_line, reads
 
 if TYPE_CHECKING:
     from cudagraph_doctor.audit.job import Job, Source
@@ -83,7 +83,7 @@ def _options() -> list[Any]:
             "--arrivals",
             type=float,
             metavar="RATE",
-            callback=reads(audit_values.above_zero),
+            callback=reads(audit_values.rate),
             help="Simulated traffic: so many requests a second.",
         ),
         click.option(
@@ -91,18 +91,18 @@ def _options() -> list[Any]:
             type=float,
             default=256.0,
             show_default=True,
-            callback=reads(audit_values.above_zero),
+            callback=reads(audit_values.at_least_one),
             help="With --arrivals: decode steps of a request, on the average.",
         ),
         click.option(
-            "--burst", type=click.IntRange(min=0), default=0, help="With --arrivals: requests that come at once."
+            "--burst", type=click.IntRange(0, 1_000_000), default=0, help="With --arrivals: requests that come at once."
         ),
         click.option(
             "--seconds",
             type=float,
             default=60.0,
             show_default=True,
-            callback=reads(audit_values.above_zero),
+            callback=reads(audit_values.at_least_one),
             help="With --arrivals: how long.",
         ),
         click.option("--seed", type=int, default=0, show_default=True, help="With --arrivals: of the random times."),
@@ -200,6 +200,8 @@ def _refuse(own: dict[str, Any]) -> None:
     if len(given) > 1:
         words = " and ".join("--" + name.replace("_", "-") for name in given)
         raise click.UsageError(f"{words} each say what the traffic is: give one of them.")
+    if own["configurations"] and own["buckets"] and not on_command_line(context, "buckets"):
+        own["buckets"] = ()  # those of pyproject.toml are other commands'
     if own["configurations"] and own["buckets"]:
         raise click.UsageError("a CONFIGURATION and --buckets each say what the keys are: give one of them.")
     if not own["configurations"] and not own["buckets"]:
@@ -216,8 +218,7 @@ def _refuse(own: dict[str, Any]) -> None:
     }
     for main, extras in needs.items():
         for extra in extras if not own[main] else ():
-            source = context.get_parameter_source(extra)
-            if source is not None and source.name == "COMMANDLINE":
+            if on_command_line(context, extra):
                 raise click.UsageError(
                     f"--{extra.replace('_', '-')} is for --{main.replace('_', '-')}, which is not given."
                 )

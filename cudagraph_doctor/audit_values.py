@@ -11,6 +11,7 @@ from cudagraph_doctor.audit.costs import Modelled
 from cudagraph_doctor.options import sizes
 
 _BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_MOST = 1_000_000
 EMITS = ("vllm", "sglang", "yaml")
 """What `--emit` takes; `audit.emit` has the functions."""
 
@@ -30,10 +31,17 @@ def in_bytes(text: str | None) -> int | None:
     return int(float(match[1]) * _BYTES[match[2]])
 
 
-def above_zero(value: float | None) -> float | None:
-    """A number above 0 that ends."""
-    if value is not None and not 0 < value < math.inf:
-        raise ValueError(f"{value:g} is no number above 0.")
+def rate(value: float | None) -> float | None:
+    """Requests a second."""
+    if value is not None and not 0 < value <= _MOST:
+        raise ValueError(f"{value:g} is no number of requests a second; write one above 0, up to {_MOST}.")
+    return value
+
+
+def at_least_one(value: float) -> float:
+    """A number of steps or seconds."""
+    if not 1 <= value <= _MOST:
+        raise ValueError(f"{value:g} is no number from 1 to {_MOST}.")
     return value
 
 

@@ -111,7 +111,8 @@ def test_a_budget_of_memory_and_measured_costs(folder: Path) -> None:
         (("f.yaml", "--no-padding"), "--padding is for --buckets"),
         ((*LIST, "--rule", "vllm-50488"), "are for a CONFIGURATION"),
         ((*LIST, "--costs", "c.json", "--cost-model", "base=2"), "both say what steps cost"),
-        ((*LIST, "--arrivals", "nan"), "is no number above 0"),
+        ((*LIST, "--arrivals", "nan"), "is no number of requests a second"),
+        ((*LIST, "--arrivals", "3", "--output-length", "0.5"), "is no number from 1 to"),
         ((*LIST, "--graphs", "0"), "--graphs"),
     ],
 )
@@ -131,3 +132,10 @@ def test_a_static_audit_imports_no_torch(folder: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.stderr.strip() == "False"
     assert done.stdout.startswith("Every batch of up to 8 requests has a graph; under the workload")
+
+
+def test_buckets_in_pyproject_are_other_commands(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text('[tool.cudagraph-doctor]\nbuckets = "1,2"\n')
+    (folder / "f.yaml").write_text("buckets: [1, 2, 4]\nmax_batch: 4\n")
+    assert report("f.yaml")["target"] == {"spec": "f.yaml"}
+    assert report("--max-batch", "2")["target"] == {"spec": "--buckets"}

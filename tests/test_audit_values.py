@@ -8,7 +8,7 @@ import pytest
 
 from cudagraph_doctor.audit import emit as emitters
 from cudagraph_doctor.audit.costs import Modelled
-from cudagraph_doctor.audit_values import EMITS, Emit, above_zero, cost_model, emit, in_bytes, rank_lists
+from cudagraph_doctor.audit_values import EMITS, Emit, at_least_one, cost_model, emit, in_bytes, rank_lists, rate
 
 
 def test_lists_of_ranks() -> None:
@@ -33,11 +33,14 @@ def test_no_bytes(text: str) -> None:
         in_bytes(text)
 
 
-def test_above_zero() -> None:
-    assert (above_zero(None), above_zero(0.5)) == (None, 0.5)
-    for value in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="is no number above 0"):
-            above_zero(value)
+def test_numbers_that_end() -> None:
+    assert (rate(None), rate(0.5), at_least_one(1.0)) == (None, 0.5, 1.0)
+    for value in (0.0, -1.0, float("nan"), float("inf"), 1e9):
+        with pytest.raises(ValueError, match="is no number of requests a second"):
+            rate(value)
+    for value in (0.5, float("nan"), float("inf"), 1e9):
+        with pytest.raises(ValueError, match="is no number from 1 to"):
+            at_least_one(value)
 
 
 def test_cost_model() -> None:

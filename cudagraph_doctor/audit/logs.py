@@ -26,6 +26,8 @@ PIECE = 1 << 18
 """Rows read at once."""
 REQUESTS = ("batch", "batch_size", "bs", "requests", "num_requests", "num_reqs", "num_running_reqs", "running")
 TOKENS = ("tokens", "num_tokens", "num_scheduled_tokens")
+_MOST_WEIGHT = 1e15
+"""Beyond it sums would lose single steps."""
 WEIGHTS = ("weight", "count", "steps", "frequency")
 
 Values = Sequence[Any] | NDArray[Any]
@@ -78,6 +80,7 @@ class _Histogram:
         except (TypeError, OverflowError):  # truth values, lists, numbers beyond all floats
             numbers = np.array([_plain(value) for value in given])
         bad = ~np.isfinite(numbers) | (numbers < 0)
+        bad |= numbers > _MOST_WEIGHT
         bad |= ((numbers != np.floor(numbers)) | (numbers > MOST)) if whole else False
         if bad.any():
             at = int(np.argmax(bad))
@@ -162,7 +165,9 @@ def _csv(file: Path, columns: Columns) -> Pieces:
             weights = piece[chosen.weight].to_numpy() if chosen.weight else None
             yield chosen, piece[0 if bare else chosen.size].to_numpy(), weights, first
             first += len(piece)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+    except UnicodeDecodeError:
+        raise
+    except ValueError as error:  # pandas' own are among them
         raise UsageError(
             f'"{file}" is no CSV.', seen=str(error).strip(), fix="Give a header and a row a line."
         ) from None

@@ -162,7 +162,7 @@ def _simulation(audit: Audit) -> dict[str, Any] | None:
     if found is None:
         return None
     runs = {"listed": found.listed, "every_size": found.every_size}
-    return {"never_recovers": found.never_recovers} | {
+    return {"whole": found.whole, "never_recovers": found.never_recovers} | {
         name: {
             "batches": list(run.batches),
             "waiting": run.waiting,

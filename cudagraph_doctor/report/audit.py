@@ -146,8 +146,9 @@ def _simulation(found: dict[str, Any] | None) -> Iterator[RenderableType]:
         a, b = listed["batches"][i], control["batches"][i]
         cells = (f"{i / len(listed['batches']):.0%}", str(a), _bar(a, most), str(b), _bar(b, most))
         table.add_row(*cells)
-    end = "never recovers" if found["never_recovers"] else "recovers or needs not to"
-    yield _indented(f"Simulated {listed['seconds']:g} s: the load {end}; at the end {listed['waiting']} wait.")
+    end = "the load never recovers" if found["never_recovers"] else "the load recovers, or needs not to"
+    end = end if found["whole"] else "too many steps to come to the end"
+    yield _indented(f"Simulated {listed['seconds']:g} s: {end}; at the end {listed['waiting']} wait.")
     yield Padding(table, (0, 0, 0, 4))
 
 

@@ -169,3 +169,8 @@ def test_no_text_and_no_file(log: Write, tmp_path: Path) -> None:
         read(tmp_path / "none.csv", Columns())
     with pytest.raises(UsageError, match="cannot be read"):
         read(tmp_path, Columns())
+
+
+def test_two_columns_of_one_name(log: Write) -> None:
+    with pytest.raises(UsageError, match="is no CSV"):
+        log("batch,batch\n1,2\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cudagraph_doctor.audit import simulate
 from cudagraph_doctor.audit.costs import Modelled
 from cudagraph_doctor.audit.keys import KeySet
 from cudagraph_doctor.audit.simulate import SAMPLES, Arrivals, compare, run
@@ -19,7 +20,7 @@ def test_a_burst_from_which_the_load_never_recovers(seed: int) -> None:
     found = compare(Arrivals(60, 200, burst=400, seed=seed), KEYS, COSTS)
     assert found.never_recovers
     assert 110 < found.listed.late_batch < 180
-    assert found.every_size.late_batch < 40 and found.control_missed == 0
+    assert found.every_size.late_batch < 40 and found.every_size.late_missed == 0
 
 
 @pytest.mark.parametrize(
@@ -63,3 +64,14 @@ def test_the_burst_comes_once() -> None:
     course = run(Arrivals(0.001, 10, burst=300, seconds=10), 1000, lambda n: 1.0, lambda n: False)
     assert course.waiting == 0
     assert sum(batch * steps for batch, steps in course.steps.items()) == pytest.approx(3000, rel=0.2)
+
+
+def test_a_course_that_takes_too_many_steps_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulate, "_MOST_STEPS", 5000)
+    found = compare(Arrivals(60, 200, burst=400), KEYS, COSTS)
+    assert found.listed.seconds < 60
+    assert not found.whole and not found.never_recovers
+
+
+def test_steps_that_take_no_time_end_all_the_same() -> None:
+    assert compare(Arrivals(10, 10, seconds=1), KEYS, Modelled(0.0, 0.0, 0.0)).listed.seconds == pytest.approx(1)

@@ -140,3 +140,22 @@ def test_ranks_speak_for_themselves() -> None:
     outcome = bucket_audit.run(Job(sources), Silent())[1]
     assert codes(outcome) == {"CGD508"}
     assert outcome.checked["configurations"] == 2
+
+
+@pytest.mark.parametrize("form", ["torch.json.gz", "node.sqlite.gz"])
+@pytest.mark.parametrize("name", ["clean", "batch-above-largest", "batch-above-largest-twin"])
+def test_predicted_and_seen_agree_on_recorded_traces(name: str, form: str, tmp_path: Path) -> None:
+    """Of the bundled engine on an H200, whose runner does what the audit takes a runner to do."""
+    import gzip
+
+    from cudagraph_doctor.checks import bucket_hits
+    from cudagraph_doctor.misses.judged import Demands as OfTraces
+
+    file = tmp_path / f"{name}.{form.removesuffix('.gz')}"
+    recorded = Path(__file__).resolve().parents[1] / "data" / "traces" / f"{name}.{form}"
+    file.write_bytes(gzip.decompress(recorded.read_bytes()))
+    seen = bucket_hits.run([file], OfTraces(), "", Silent()).checked["summary"]
+    outcome = audit({"buckets": seen["buckets"]["sizes"], "max_batch": 16}, traces=(file,))
+    predicted = outcome.checked["summary"]["configurations"][0]["sets"][0]["traffic"]
+    assert predicted["hit_rate"] == pytest.approx(seen["hit_rate"]["by_steps"], abs=0.01)
+    assert predicted["padding_share"] == pytest.approx(seen["padding"]["share"], abs=0.01)

@@ -73,7 +73,7 @@ def test_several_sets_ranks_adapters_and_piecewise() -> None:
 
 def test_a_simulated_course() -> None:
     text = shown({"buckets": [1, 2, 4, 8], "max_batch": 8}, arrivals=Arrivals(20, 100, seconds=5))
-    assert "Simulated 5 s: the load recovers or needs not to; at the end" in text and "with every size" in text
+    assert "Simulated 5 s: the load recovers, or needs not to; at the end" in text and "with every size" in text
 
 
 def test_inconclusive() -> None:
