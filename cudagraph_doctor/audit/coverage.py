@@ -64,6 +64,8 @@ def adapters_without_key(keys: KeySet) -> tuple[int, ...]:
 
 def unreachable(keys: KeySet) -> tuple[int, ...]:
     """Full keys that no batch up to the most requests is looked up under. A key for a mixed step is not among them."""
+    if keys.for_mixed:
+        return ()
     used = {keys.serve(keys.size(n)).key for n in range(1, keys.most + 1)}
     return tuple(size for size in keys.full if size not in used and size not in keys.piecewise)
 

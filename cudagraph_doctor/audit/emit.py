@@ -10,8 +10,9 @@ from cudagraph_doctor.errors import Inconclusive
 
 
 def vllm(sets: Sequence[KeySet]) -> str:
-    """`cudagraph_capture_sizes` in tokens, of the first set."""
-    tokens = [_tokens(sets[0], size) for size in sets[0].full]
+    """`cudagraph_capture_sizes` in tokens, of the first set, and of piecewise graphs those for larger, mixed steps."""
+    larger = [size for size in sets[0].piecewise if size > sets[0].full[-1]]
+    tokens = [_tokens(sets[0], size) for size in (*sets[0].full, *larger)]
     return f"compilation_config:\n  cudagraph_capture_sizes: {tokens}\nmax_num_seqs: {sets[0].most}\n"
 
 

@@ -51,6 +51,8 @@ class KeySet:
     """Whether a full graph holds whole requests of `width` tokens only; matters where sizes are tokens."""
     piecewise: tuple[int, ...] = ()
     """Sizes of piecewise graphs, ascending."""
+    for_mixed: bool = False
+    """Whether full graphs serve steps with prefill tokens too: then no size is too large to be of use."""
     padded: bool = True
     """Whether a batch runs in the next larger key; else only in the one of its own size."""
     adapters: tuple[int, ...] = ()

@@ -36,6 +36,7 @@ def test_speculative() -> None:
 def test_unreachable() -> None:
     assert unreachable(KeySet("decode", (1, 2, 4, 8, 16), 6)) == (16,)
     assert unreachable(KeySet("decode", (1, 8), 6)) == ()
+    assert unreachable(KeySet("decode", (8, 16), 6, for_mixed=True)) == ()
     assert unreachable(KeySet("decode", (8, 16), 6, piecewise=(8, 16))) == (), "a mixed step may use it"
 
 

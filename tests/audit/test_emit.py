@@ -35,6 +35,12 @@ def test_read_again(form: str, engine: str, keys: KeySet, audit: MakeAudit) -> N
     assert made.sets[0].most == 8 and len(made.sets[0].full) == 2
 
 
+def test_piecewise_graphs_of_mixed_steps_are_kept(audit: MakeAudit) -> None:
+    keys = KeySet("decode", (1, 8), 8, Unit.TOKENS, piecewise=(1, 8, 16, 24))
+    written = yaml.safe_load(emit.better(audit(keys, steps=STEPS).judged[0].sets, "vllm"))
+    assert written["compilation_config"]["cudagraph_capture_sizes"] == [1, 8, 16, 24]
+
+
 def test_several_sets(audit: MakeAudit) -> None:
     two = (KeySet("verify", (2, 8), 8), KeySet("draft", (8,), 8))
     made = load.of_options(

@@ -84,6 +84,7 @@ def _set(name: str, fields: Fields, most: int | None) -> tuple[KeySet, list[str]
         width,
         True,
         tidy(piecewise)[0],
+        False,
         padded,
         tidy(adapters)[0],
         most_adapters if most_adapters is not None else max(adapters, default=0),

@@ -135,6 +135,7 @@ def read(fields: Fields, asked: Asked) -> Configuration:
                 width,
                 full_decode,
                 sizes if "PIECEWISE" in mode else (),
+                mode == "FULL",
                 adapters=counts,
                 most_adapters=adapters if lora else 0,
             ),

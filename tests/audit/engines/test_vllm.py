@@ -94,6 +94,11 @@ def test_modes(mode: str, full: tuple[int, ...], piecewise: tuple[int, ...]) -> 
     assert bool(made.mixed_uncovered) == (mode == "FULL_DECODE_ONLY")
 
 
+def test_full_graphs_of_mixed_steps_are_of_use_above_the_limit() -> None:
+    graph = {"cudagraph_capture_sizes": [4, 8, 16], "cudagraph_mode": "FULL"}
+    assert coverage.unreachable(read(max_num_seqs=4, compilation_config=graph).sets[0]) == ()
+
+
 def test_piecewise_on_purpose_is_no_gap() -> None:
     assert gaps(read(max_num_seqs=8, compilation_config={"cudagraph_mode": "PIECEWISE"})) == {}
 
