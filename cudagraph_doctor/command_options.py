@@ -24,7 +24,7 @@ from cudagraph_doctor.report import REPORTERS
 from cudagraph_doctor.report.json import load
 from cudagraph_doctor.shown_settings import Shown
 
-_NOT_IN_FILE = ("show_settings", "ignore", "fault", "twin", "in_process", "debug", "help")
+_NOT_IN_FILE = ("show_settings", "verbose", "ignore", "fault", "twin", "in_process", "debug", "help")
 """Options for a single run; `ignore` is a table there, with reasons."""
 
 Command = Callable[..., Any]
@@ -278,13 +278,14 @@ def _configuration(context: click.Context) -> Configuration:
 
 def _settings_text(context: click.Context) -> str:
     where = {ParameterSource.COMMANDLINE: "command line", ParameterSource.DEFAULT_MAP: "pyproject.toml"}
+    settable = {parameter.name for _, parameter in _settable(context.command)}
     shown = []
     for parameter in context.command.params:
-        name = str(parameter.name)
-        if name == "show_settings":
+        if parameter.name == "show_settings":
             continue
+        name, source = str(parameter.name), context.get_parameter_source(str(parameter.name))
         key = name if isinstance(parameter, click.Argument) else max(parameter.opts, key=len).removeprefix("--")
-        source = context.get_parameter_source(name)
-        shown.append(Shown(key, context.params[name], where.get(source, "default") if source else "default"))
+        place = where.get(source, "default") if source else "default"
+        shown.append(Shown(key, context.params[name], place, name in settable))
     configuration = _configuration(context)
     return shown_settings.text(shown, configuration.ignores, configuration.file)

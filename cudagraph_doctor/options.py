@@ -85,9 +85,9 @@ BESIDE = "github"
 
 
 def outputs(texts: Iterable[str]) -> tuple[Output, ...]:
-    """`terminal`, `json`, `json=FILE`, repeated. The terminal text goes to stdout unless another format does.
+    """`terminal`, `json`, `json=FILE`, repeated. The terminal's text goes to stdout unless another format does.
 
-    Annotations for GitHub do not take its place: they come below it.
+    Annotations for GitHub do not take its place, they come below it: but where a file is named for the text.
     """
     found: list[Output] = []
     for text in texts:
@@ -98,7 +98,8 @@ def outputs(texts: Iterable[str]) -> tuple[Output, ...]:
         found.append(Output(name, _writable(file) if equals else None))
     found.sort(key=lambda output: output.format == BESIDE)
     to_stdout = [output.format for output in found if output.file is None]
-    if not set(to_stdout) - {BESIDE}:
+    text_in_file = any(output.format == "terminal" for output in found)
+    if not to_stdout or (to_stdout == [BESIDE] and not text_in_file):
         return (Output("terminal", None), *found)
     if len(to_stdout) > 1 and to_stdout != ["terminal", BESIDE]:
         raise ValueError(f"{' and '.join(to_stdout)} would both go to stdout; give one a file: FORMAT=FILE.")

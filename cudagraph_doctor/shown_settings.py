@@ -21,10 +21,12 @@ class Shown:
     value: Any
     where: str
     """"command line" | "pyproject.toml" | "default"."""
+    settable: bool = True
+    """Whether it can stand in the file."""
 
 
 def text(settings: Iterable[Shown], ignores: Iterable[Entry], file: str) -> str:
-    """The table; what is unset is left out.
+    """The table; what is unset is left out, and what is for a single run is a remark.
 
     Args:
         settings: in the order in which they are to be shown.
@@ -33,9 +35,9 @@ def text(settings: Iterable[Shown], ignores: Iterable[Entry], file: str) -> str:
     """
     lines = [f"# {file}" if file else "# no pyproject.toml with this table in the working directory", f"[{TABLE}]"]
     lines += [
-        f"{shown.key} = {_toml(shown.value)}  # {shown.where}"
+        f"{'' if shown.settable else '# '}{shown.key} = {_toml(shown.value)}  # {shown.where}"
         for shown in settings
-        if shown.value not in (None, "", (), {}, [])
+        if shown.value not in (None, "", (), {}, []) and (shown.settable or shown.where != "default")
     ]
     reasons = [f"{entry.prefix} = {json.dumps(entry.reason, ensure_ascii=False)}" for entry in ignores]
     if reasons:

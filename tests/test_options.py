@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,8 @@ def test_annotations_come_below_the_text() -> None:
     text, below = Output("terminal", None), Output("github", None)
     assert options.outputs(["github"]) == (text, below)
     assert options.outputs(["github", "terminal"]) == (text, below)
+    log = Output("terminal", Path(os.devnull))
+    assert options.outputs(["github", f"terminal={os.devnull}"]) == (log, below)
 
 
 @pytest.mark.parametrize("texts", [["json", "github"], ["github", "sarif"], ["json", "terminal"], ["github", "json"]])

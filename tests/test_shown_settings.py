@@ -20,6 +20,8 @@ SETTINGS = [
     Shown("target-arg", {}, "default"),
     Shown("baseline", Path("known.json"), "pyproject.toml"),
     Shown("compare", None, "default"),
+    Shown("debug", True, "command line", settable=False),
+    Shown("in-process", False, "default", settable=False),
     Shown("format", (Output("terminal", None), Output("sarif", Path("a.sarif"))), "command line"),
 ]
 IGNORES = [Entry("CGD217", PYPROJECT, True, 'only "logged"')]
@@ -42,6 +44,8 @@ def test_it_is_toml_and_says_where_each_value_is_from() -> None:
     assert "steps = 4  # pyproject.toml" in shown.splitlines()
     assert 'spec = "serving/decode.py"  # command line' in shown.splitlines()
     assert shown.startswith("# pyproject.toml\n")
+    assert "# debug = true  # command line" in shown.splitlines()
+    assert "in-process" not in shown
 
 
 def test_without_a_file() -> None:
