@@ -13,12 +13,19 @@ from cudagraph_doctor.cli import cli
 from cudagraph_doctor.errors import UsageError
 from cudagraph_doctor.gate.judge import Demands
 from cudagraph_doctor.settings import Settings
+from cudagraph_doctor.spec import near
 
 _FIELDS = {field.name for field in dataclasses.fields(Settings)}
 
 
 def configured(check: str, folder: Path) -> tuple[Settings, Demands]:
-    """What holds for a check in `folder`, where its pyproject.toml is. Raises UsageError if that is not usable."""
+    """What holds for a check of targets in `folder`, where its pyproject.toml is. Raises UsageError if it is no use."""
+    of_targets = [name for name, command in cli.commands.items() if any(p.name == "backend" for p in command.params)]
+    if check not in of_targets:
+        raise UsageError(
+            f'There is no check "{check}" that takes a target.{near(check, of_targets)}',
+            fix=f"Use one of: {', '.join(of_targets)}.",
+        )
     command = cli.commands[check]
     with contextlib.chdir(folder):
         configuration = pyproject.read(command_options.keys(cli.commands))

@@ -72,3 +72,13 @@ def test_a_mistake_is_a_usage_error(tmp_path: Path, text: str) -> None:
     table(tmp_path, text)
     with pytest.raises(UsageError):
         configured("diff", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("check", "said"), [("dif", 'Did you mean "diff"?'), ("buckets", "no check"), ("record", "no check")]
+)
+def test_what_is_no_check_of_targets(tmp_path: Path, check: str, said: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        configured(check, tmp_path)
+    assert said in str(refused.value)
+    assert "Use one of: diff, capture" in refused.value.fix

@@ -125,6 +125,38 @@ def test_its_own_tests_fail_too(repository: Path) -> None:
     assert "`runner.lengths` is not refreshed before the replay" in done.stdout
 
 
+def doctor(repository: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["cudagraph-doctor", *words],
+        cwd=repository / "serving",
+        env=environment(repository.parent),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_a_known_finding_stays_known_when_lines_move_until_it_is_fixed(repository: Path) -> None:
+    break_it(repository, FORGETS)
+    assert doctor(repository, "diff", "--format", "json=run.json").returncode == 1
+    assert doctor(repository, "baseline", "run.json", "-o", "known.json").returncode == 0
+    known = ("diff", "--baseline", "known.json", "--format", "github")
+    break_it(repository, ("class Runner:", "FURTHER = 1\nLINES = 2\n\n\nclass Runner:"))
+    done = doctor(repository, *known)
+    assert done.returncode == 0, done.stdout
+    assert "known in the baseline known.json" in " ".join(done.stdout.split())
+    assert annotations_of(done.stdout) == []
+    break_it(repository, ("        self.pages[:rows].copy_(pages)\n", ""))
+    done = doctor(repository, *known)
+    assert done.returncode == 1, done.stdout
+    assert "`runner.pages` is not refreshed" in " ".join(done.stdout.split())
+    shutil.copy(EXAMPLE / "decoder.py", repository / "serving")
+    done = doctor(repository, *known)
+    assert done.returncode == 0, done.stdout
+    assert "Fixed: CGD102 graph-differs-from-eager: input runner.lengths" in " ".join(done.stdout.split())
+
+
 def checking_step() -> dict[str, Any]:
     [step] = [step for step in ACTION["runs"]["steps"] if step.get("id") == "check"]
     assert isinstance(step, dict)
