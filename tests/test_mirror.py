@@ -25,6 +25,8 @@ ELSEWHERE = {
     "cudagraph_doctor/progress.py": "test_worker.py",
     "cudagraph_doctor/replays/model.py": "replays/test_plain.py",
     "cudagraph_doctor/rules.py": "docs/test_rule_pages.py",
+    "cudagraph_doctor/skeletons/repro_engine.py": "replays/test_repro.py",
+    "cudagraph_doctor/skeletons/repro_loop.py": "replays/test_repro.py",
     "cudagraph_doctor/target.py": "test_contract.py",
     "cudagraph_doctor/traces/source.py": "traces/test_collect.py",
     "checks/__init__.py": "checks/test_table.py",
