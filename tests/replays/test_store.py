@@ -244,5 +244,5 @@ def test_an_empty_file_becomes_a_store(tmp_path: Path, made_up: History) -> None
 
 
 def test_stores_are_read_without_torch() -> None:
-    program = "import sys; from cudagraph_doctor.replays import store; assert 'torch' not in sys.modules"
+    program = "import sys; from cudagraph_doctor.replays import options; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
