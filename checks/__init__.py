@@ -36,6 +36,7 @@ class Check(Protocol):
 CHECKS: dict[str, str] = {
     "diff": "eager_diff",
     "capture": "capture_ops",
+    "inputs": "replay_inputs",
     "buckets": "bucket_hits",
     "audit": "bucket_audit",
 }

@@ -12,10 +12,9 @@ from typing import Any
 
 import torch
 
-from cudagraph_doctor import blame, contract
-from cudagraph_doctor.errors import DoctorError, Inconclusive
+from cudagraph_doctor import blame
+from cudagraph_doctor.errors import DoctorError
 from cudagraph_doctor.findings import Finding, Outcome, Status, Step
-from cudagraph_doctor.given_names import reserved_rows
 from cudagraph_doctor.graph.backend import Backend, ListenerError
 from cudagraph_doctor.progress import Progress
 from cudagraph_doctor.proof import places
@@ -27,7 +26,7 @@ from cudagraph_doctor.proof.free_run import free_run_findings
 from cudagraph_doctor.proof.loop import LoopSubject
 from cudagraph_doctor.proof.notes import reset_finding
 from cudagraph_doctor.proof.replaced import Replaced, state_replaced
-from cudagraph_doctor.proof.runner import RunnerSubject
+from cudagraph_doctor.proof.start import discover, planned, subject_of, without_graph
 from cudagraph_doctor.proof.steps import HORIZON, Steps
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.proof.verdict import Kind
@@ -40,9 +39,6 @@ NEEDS = frozenset({"target"})
 
 _RUNS = 5
 """Runs of a clean step: eager and replayed twice each, and once more through the graph before anything is compared."""
-_COPIES = 6
-"""Copies of the state that are held at once: saved, eager, replayed and fresh, two of them with a control."""
-
 
 def run(target: Any, backend: Backend, settings: Settings, progress: Progress) -> Outcome:
     """Compare the target's steps eagerly and by graph.
@@ -60,13 +56,6 @@ def run(target: Any, backend: Backend, settings: Settings, progress: Progress) -
     return _Diff(subject, backend, settings, progress).outcome()
 
 
-def subject_of(target: Any, backend: Backend) -> LoopSubject | EngineSubject:
-    """The target as a subject."""
-    if contract.check(target) == "engine":
-        return EngineSubject(target, backend)
-    return RunnerSubject(target, backend) if contract.has(target, "graphed") else LoopSubject(target, backend)
-
-
 class _Diff:
     def __init__(
         self, subject: LoopSubject | EngineSubject, backend: Backend, settings: Settings, progress: Progress
@@ -82,20 +71,10 @@ class _Diff:
     @torch.no_grad()  # a decode step has no use for gradients; and all arms have to run alike
     def outcome(self) -> Outcome:
         """Everything, in order."""
-        settings, subject = self.settings, self.subject
-        plan = subject.plan(settings.steps, settings.buckets, settings.batch_sizes, settings.exhaustive)
-        compared = [at for at in plan if at.key is not None and at.rows > 0]
-        if not compared:
-            raise Inconclusive(
-                "no step of the plan is served by a graph",
-                seen=f"batch sizes {sorted({at.rows for at in plan})}",
-                fix="choose other --batch-sizes",
-            )
-        if isinstance(subject, LoopSubject):
-            subject.check_contract(compared)
-        compared = [replace(at, index=i) for i, at in enumerate(compared)]
+        settings = self.settings
+        plan, compared = planned(self.subject, settings)
         try:
-            self._discover(compared)
+            discover(self.arms, compared, self.progress, _RUNS)
             replaced = state_replaced(self.arms, compared, HORIZON, settings.tolerances)
             if replaced is not None:
                 return self._state_lost(compared, replaced)
@@ -111,38 +90,13 @@ class _Diff:
             if danger is None or blame.is_out_of_memory(error):
                 raise
             return self._failed(compared, danger, error)
-        for at in plan:
-            if at.key is None or at.rows == 0:
-                why = "an empty batch" if at.rows == 0 else "above the largest bucket, so it has no graph"
-                self.steps.played.append(Step(at.index, at.rows, "", "inconclusive", {"reason": why}))
+        self.steps.played += without_graph(plan)
         findings = self._findings()
         # what forced steps have shown already would show again when they run freely
         if not any(finding.code in ("CGD101", "CGD102", "CGD103") for finding in findings):
             self.progress.stage("free running", 1)
             findings += free_run_findings(self.arms, compared, self.progress, self.settings.values)
         return self._summed_up(compared, findings)
-
-    def _discover(self, plan: list[Planned]) -> None:
-        self.progress.stage("finding the state", 3)
-        self.progress.advance("eager steps")
-        found = self.arms.discover(plan)
-        reserved_rows(self.subject.reserved(), self.arms.look_around())  # a name that leads nowhere is refused early
-        each, state = found.step_seconds, sum(e.bytes for e in found.state)
-        self.progress.say(
-            f"{len(plan)} steps of about {each * 1000:.3g} ms, each run {_RUNS} times or more: some "
-            f"{_RUNS * each * len(plan):.2g} s and the captures; {self.arms.memory.live_bytes / 2**20:.3g} MiB of live "
-            f"memory watched, {state / 2**20:.3g} MiB of it state, up to {_COPIES * state / 2**20:.3g} MiB for copies"
-        )
-        if _COPIES * state > self.backend.free_bytes():
-            raise Inconclusive(
-                "there is not enough free device memory for copies of the state",
-                seen=f"{_COPIES * state} bytes needed, {self.backend.free_bytes()} free",
-                fix="use a smaller KV cache for this run",
-            )
-        self.progress.advance("captures")
-        self.arms.capture_all(plan)
-        self.progress.advance("graph steps")
-        self.arms.discover_graphs(plan)
 
     def _failed(self, plan: list[Planned], danger: Finding, error: Exception) -> Outcome:
         what = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

@@ -143,6 +143,43 @@ def capture(
 
 
 @cli.command()
+@click.argument("spec", default="reference")
+@click.option(
+    "--steps", type=click.IntRange(min=1), default=8, show_default=True, help="Decode steps looked at for each bucket."
+)
+@click.option(
+    "--buckets",
+    metavar="N,N,...",
+    callback=reads(options.sizes),
+    help="Buckets to look at. Default: the smallest, a middle and the largest.",
+)
+@click.option(
+    "--batch-sizes",
+    metavar="N,N,...",
+    callback=reads(options.sizes),
+    help="Batch sizes to play, in this order. Default: an order that finds stale tails.",
+)
+@click.option("--exhaustive", is_flag=True, help="All buckets.")
+@checking_options
+@looking_options
+def inputs(
+    target_arg: dict[str, str],
+    timeout: float,
+    demands: Demands,
+    looking: Looking,
+    **plain: Any,
+) -> int:
+    """What did each replay read, and which value that changes from step to step stayed frozen?
+
+    SPEC names the target as for `diff`. What captured buffers hold is compared with what they should; steps are
+    captured again and again to see what is baked in by value; what is accused is put right for one replay, to see it
+    heal.
+    """
+    _one_choice_of_buckets(plain)
+    return _run("inputs", demands, looking, target_args=target_arg, timeout_s=timeout, **plain)
+
+
+@cli.command()
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...", type=click.Path(path_type=Path))
 @click.option("--buckets", metavar="N,N,...", callback=reads(options.sizes), help="The buckets that are captured.")
 @click.option(

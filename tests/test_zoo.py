@@ -1,4 +1,4 @@
-"""The permanent false-alarm suite: `diff` and `capture` stay silent on every sound target of the zoo.
+"""The permanent false-alarm suite: `diff`, `capture` and `inputs` stay silent on every sound target of the zoo.
 
 Emulated for all that have a CPU form; on a GPU for all, over five seeds.
 """
@@ -123,7 +123,7 @@ def test_every_file_of_the_zoo_has_an_entry() -> None:
     assert files == {entry.file for entry in ENTRIES}
 
 
-@pytest.mark.parametrize("check", ["diff", "capture"])
+@pytest.mark.parametrize("check", ["diff", "capture", "inputs"])
 @pytest.mark.parametrize("entry", [e for e in ENTRIES if not e.needs_gpu], ids=lambda e: e.file)
 def test_silent_emulated(entry: ZooEntry, check: str) -> None:
     from cudagraph_doctor.graph.emulated import EmulatedBackend
@@ -132,7 +132,7 @@ def test_silent_emulated(entry: ZooEntry, check: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("check", "seed"), [*(("diff", seed) for seed in range(5)), ("capture", 0)])
+@pytest.mark.parametrize(("check", "seed"), [*(("diff", seed) for seed in range(5)), ("capture", 0), ("inputs", 0)])
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.file)
 def test_silent_on_the_gpu(entry: ZooEntry, check: str, seed: int) -> None:
     import torch

@@ -170,6 +170,9 @@ class Backend(Protocol):
     def bytes_of(self, block: Block) -> torch.Tensor:
         """A uint8 tensor over the block's memory: a view, not a copy. Shape (block.bytes,)."""
 
+    def scratch(self, pool: str) -> list[Block]:
+        """Memory of a private pool that nobody owns between replays: where graphs keep what they compute meanwhile."""
+
     def own_memory(self) -> AbstractContextManager[None]:
         """What is allocated inside the block is the doctor's: `blocks()` leaves it out."""
 

@@ -138,6 +138,10 @@ class CudaBackend:
         """A uint8 tensor over the block's memory: a view, not a copy. Shape (block.bytes,)."""
         return memory.bytes_at(block.address, block.bytes, torch.cuda.current_device())
 
+    def scratch(self, pool: str) -> list[Block]:
+        """Blocks of the pool's segments that no tensor owns."""
+        return memory.free_blocks(memory.snapshot(), torch.cuda.current_device(), pool)
+
     def own_memory(self) -> AbstractContextManager[None]:
         """What this thread allocates inside the block is the doctor's: `blocks()` leaves it out."""
         return self._own.used()

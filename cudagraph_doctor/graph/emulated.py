@@ -108,6 +108,10 @@ class EmulatedBackend:
         with torch._C._DisableTorchDispatch():
             return bytes_view(found[0])[: block.bytes]
 
+    def scratch(self, pool: str) -> list[Block]:
+        """What was allocated in the pool and only graphs refer to."""
+        return self._device.heap.scratch(pool)
+
     def own_memory(self) -> AbstractContextManager[None]:
         """What is allocated inside the block is the doctor's."""
         return self._device.heap.own_memory()

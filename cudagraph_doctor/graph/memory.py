@@ -99,6 +99,17 @@ def live_blocks(segments: Iterable[Segment], device: int, without: str = "") -> 
     return sorted(found, key=lambda block: block.address)
 
 
+def free_blocks(segments: Iterable[Segment], device: int, pool: str) -> list[Block]:
+    """Blocks of `pool` on `device` that no tensor owns."""
+    return [
+        Block(block.address, block.bytes, pool)
+        for segment in segments
+        if segment.device == device and segment.pool == pool
+        for block in segment.blocks
+        if not block.active
+    ]
+
+
 def returnable_bytes(segments: Iterable[Segment], device: int) -> int:
     """What the allocator holds on `device` but could give back at once: segments of the default pool all free."""
     return sum(

@@ -63,12 +63,37 @@ Pair = tuple[LiveGraph, CapturedGraph, CapturedGraph]
 """The graph that can be patched; what the one captured earlier launches; what the one captured now launches."""
 
 
-class Doctor:
-    """Diagnoses bad steps of one subject. `compare` measures the gap between a result and a reference."""
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """A bad step at which nothing has healed so far."""
 
-    def __init__(self, arms: Arms, compare: Callable[[Result, Result], Gap]) -> None:
+    at: Planned
+    scene: Scene
+    now: Scene | None
+    """The scene of a graph captured now, where there is one yet."""
+    gap: Gap
+    """Replayed against the reference."""
+
+
+MoreRemedies = Callable[[Bad], Sequence[Remedy]]
+"""What a check knows to try besides."""
+
+
+class Doctor:
+    """Diagnoses bad steps of one subject.
+
+    Args:
+        arms: its arms.
+        compare: measures the gap between a result and a reference.
+        more: asked for further remedies where none of the usual ones heals.
+    """
+
+    def __init__(
+        self, arms: Arms, compare: Callable[[Result, Result], Gap], more: MoreRemedies = lambda _bad: ()
+    ) -> None:
         self._arms = arms
         self._compare = compare
+        self._more = more
         self._known: list[Remedy] = []
 
     def before_recapture(self, at: Planned, eager: Result, bad: Gap) -> Diagnosis:
@@ -81,6 +106,8 @@ class Doctor:
         found = self._try(at, remedies, self._near(eager, bad))
         if not found.culprits:
             self._try_padding(at, scene, eager, bad, found)
+        if not found.culprits:
+            self._try_more(Bad(at, scene, None, bad), self._near(eager, bad), found)
         found.scene = scene
         return found
 
@@ -115,6 +142,8 @@ class Doctor:
         if not self._launches_unlike(at, pairs, found):
             self._try_baked(at, baked_remedies(pairs), heals, found, remedies)
             self._look_up_launch(at, pairs, found)
+        if not found.culprits:
+            self._try_more(Bad(at, scene, now, bad), heals, found)
         return found
 
     def after_recapture(
@@ -210,6 +239,11 @@ class Doctor:
         found.confirmed = bool(found.culprits)
         self._known += found.culprits
         return found
+
+    def _try_more(self, bad: Bad, heals: Callable[[Result], bool], found: Diagnosis) -> None:
+        trial = self._trial(bad.at, found, heals)
+        found.culprits = first_healer(self._more(bad), trial)
+        found.confirmed = bool(found.culprits)
 
     def _try_padding(self, at: Planned, scene: Scene, eager: Result, bad: Gap, found: Diagnosis) -> None:
         """Whose padding rows address the state that was hit? The one whose values take the damage elsewhere."""

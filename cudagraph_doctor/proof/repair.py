@@ -10,18 +10,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 
 import torch
 
 from cudagraph_doctor.graph.backend import Edit, LiveGraph
 from cudagraph_doctor.proof.arms import Arm, Arms, Result
 from cudagraph_doctor.proof.compare import same_bits
+from cudagraph_doctor.proof.ranges import numbered
 from cudagraph_doctor.proof.scene import Scene
 from cudagraph_doctor.proof.subject import Planned
 
 
 class Cause(StrEnum):
-    """Why a replay read the wrong thing."""
+    """Why a replay read the wrong thing. What comes behind `OTHER_NODES` only `inputs` suspects."""
 
     NOT_REFRESHED = "not refreshed"
     PARTLY_REFRESHED = "refreshed in part"
@@ -30,6 +32,12 @@ class Cause(StrEnum):
     REBOUND = "rebound"
     BAKED = "baked by value"
     OTHER_NODES = "other nodes"
+    WRONG_SLICE = "filled elsewhere than it is read"
+    SKIPPED = "skipped when absent"
+    PADDING_VALUE = "padding rows hold an unsafe value"
+    RANDOM_STATE = "random state put back"
+    ATTRIBUTE = "attribute written in capture, read outside"
+    UNINITIALISED = "read before it is written"
 
 
 @dataclass(slots=True)
@@ -51,6 +59,8 @@ class Remedy:
     """What it held (a copy)."""
     edits: tuple[tuple[LiveGraph, Edit], ...] = ()
     """Or: parameters to set in instantiated graphs."""
+    mend: Callable[[LiveGraph], Callable[[], object]] | None = None
+    """Or: done right before a replay; what it returns puts all back once the run is measured."""
     was: object = None
     expected: object = None
     """Both values, for by-value parameters; tensors speak for themselves."""
@@ -72,14 +82,16 @@ class Remedy:
 @contextmanager
 def applied(arms: Arms, remedies: Sequence[Remedy]) -> Iterator[None]:
     """Inside the block every replay reads mended memory and parameters; all is put back after."""
-    undo: list[tuple[torch.Tensor, torch.Tensor]] = []
+    undo: list[Callable[[], object]] = []
 
-    def mend(_live: LiveGraph) -> None:
+    def mend(live: LiveGraph) -> None:
         # engines capture in inference mode; their buffers may only be written in it
         with arms.backend.own_memory(), torch.inference_mode():
             for remedy in remedies:
-                if remedy.buffer is not None and remedy.right is not None:
-                    undo.append((remedy.buffer, remedy.buffer.clone()))
+                if remedy.mend is not None:
+                    undo.append(remedy.mend(live))
+                elif remedy.buffer is not None and remedy.right is not None:
+                    undo.append(partial(remedy.buffer.copy_, remedy.buffer.clone()))
                     remedy.buffer.copy_(remedy.right)
 
     edits: dict[LiveGraph, list[Edit]] = {}
@@ -95,8 +107,8 @@ def applied(arms: Arms, remedies: Sequence[Remedy]) -> Iterator[None]:
         finally:
             arms.backend.synchronize()
             with arms.backend.own_memory(), torch.inference_mode():
-                for buffer, old in reversed(undo):
-                    buffer.copy_(old)
+                for put_back in reversed(undo):
+                    put_back()
 
 
 def try_out(arms: Arms, at: Planned, remedies: Sequence[Remedy], arm: Arm = Arm.REPLAYED) -> Result:
@@ -193,26 +205,10 @@ def _wrong_part(content: torch.Tensor, right: torch.Tensor) -> str:
     rows = (
         wrong.flatten(1).any(1).nonzero().flatten().tolist() if wrong.dim() > 1 else wrong.nonzero().flatten().tolist()
     )
-    text = _numbered("row", rows)
+    text = numbered("row", rows)
     if wrong.dim() == 2 and wrong.shape[1] > 1:
-        text += f", {_numbered('column', wrong.any(0).nonzero().flatten().tolist())}"
+        text += f", {numbered('column', wrong.any(0).nonzero().flatten().tolist())}"
     return text
-
-
-def _numbered(what: str, numbers: Sequence[int]) -> str:
-    """Of rows, say: "row 7", "rows 0 to 2, 5"."""
-    return f"{what}{'s' if len(numbers) > 1 else ''} {_ranges(numbers)}"
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """[0, 1, 2, 5] as "0 to 2, 5"."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in parts[:6]) + (", ..." if len(parts) > 6 else "")
 
 
 def tail_remedies(scene: Scene, pristine: Mapping[str, torch.Tensor], at: Planned) -> list[Remedy]:

@@ -18,7 +18,7 @@ from cudagraph_doctor.proof.arms import UNNAMED, Arm, Arms, Result, same_state
 from cudagraph_doctor.proof.cases import Case, merge
 from cudagraph_doctor.proof.compare import Level, compare, without_values
 from cudagraph_doctor.proof.danger import Danger
-from cudagraph_doctor.proof.diagnose import Diagnosis, Doctor
+from cudagraph_doctor.proof.diagnose import Diagnosis, Doctor, MoreRemedies
 from cudagraph_doctor.proof.engine import EngineSubject
 from cudagraph_doctor.proof.loop import LoopSubject
 from cudagraph_doctor.proof.nodes import first_unlike
@@ -64,9 +64,17 @@ class Steps:
         arms: its arms, brought to before the first step (`Arms.begin`).
         danger: told what is found before further replays are tried.
         settings: tolerances, and whether values may be shown.
+        more: asked for further remedies, see `Doctor`.
     """
 
-    def __init__(self, subject: LoopSubject | EngineSubject, arms: Arms, danger: Danger, settings: Settings) -> None:
+    def __init__(
+        self,
+        subject: LoopSubject | EngineSubject,
+        arms: Arms,
+        danger: Danger,
+        settings: Settings,
+        more: MoreRemedies = lambda _bad: (),
+    ) -> None:
         self.subject = subject
         self.arms = arms
         self.played: list[Step] = []
@@ -75,7 +83,7 @@ class Steps:
         self.notes: list[Finding] = []
         self._danger = danger
         self._settings = settings
-        self._doctor = Doctor(arms, self.gap)
+        self._doctor = Doctor(arms, self.gap, more)
 
     def gap(self, result: Result, reference: Result) -> Gap:
         """How a result differs from another of the same step."""

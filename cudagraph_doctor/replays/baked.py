@@ -7,13 +7,23 @@ What comes out are candidates. A constant, a bucket's upper bound say, is the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from cudagraph_doctor.replays.candidates import EACH_CAPTURE, Candidate, Input, input_of, kernel_name
+from cudagraph_doctor.replays.candidates import (
+    CODES,
+    EACH_CAPTURE,
+    Candidate,
+    Input,
+    Kind,
+    input_of,
+    kernel_name,
+    named,
+)
 from cudagraph_doctor.replays.following import followed
 from cudagraph_doctor.replays.launches import Aligned, align, differing_launches, unsteady
-from cudagraph_doctor.replays.model import Dump
+from cudagraph_doctor.replays.model import Dump, Flag, Place
 from cudagraph_doctor.replays.series import Captures
 from cudagraph_doctor.replays.words import compare
 
@@ -150,3 +160,29 @@ def _layers_together(candidates: Iterable[Candidate]) -> list[Candidate]:
         known = together.get(what)
         together[what] = one if known is None else replace(known, nodes=(*known.nodes, *one.nodes))
     return list(together.values())
+
+
+def flags(judged: Judged, spoken: Collection[str] = ()) -> list[Flag]:
+    """The candidates as flags. Other launches than those that were `spoken` of by their code are marked as harmless."""
+    found = []
+    for one in judged.candidates:
+        code = CODES[one.kind]
+        values = [list(part.values) for part in one.parts]
+        place = None if one.kind is Kind.NODES else Place(one.graph, one.nodes[0], one.param)
+        if one.parts and place is not None:
+            place = replace(place, offset=one.parts[0].offset, bytes=one.parts[0].bytes)
+        evidence: dict[str, Any] = {
+            "key": one.key,
+            "kind": one.kind.value,
+            "inputs": [list(at) for at in one.seen_at],
+            "values": values,
+        }
+        if one.follows:
+            evidence["follows"] = one.follows
+        if one.kind in (Kind.LAUNCH, Kind.NODES) and code not in spoken:
+            evidence["harmless"] = True
+        kind = {Kind.LAUNCH: "launch", Kind.NODES: "node"}.get(one.kind, "parameter")
+        found.append(
+            Flag(code, None, place=place, name=named(one), kind=kind, evidence=evidence, location=one.location)
+        )
+    return found

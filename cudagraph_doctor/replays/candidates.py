@@ -37,6 +37,16 @@ class Kind(StrEnum):
     """It follows a random generator of the host, or is another number at every capture."""
 
 
+CODES = {
+    Kind.VALUE: "CGD320",
+    Kind.OPAQUE: "CGD321",
+    Kind.ADDRESS: "CGD305",
+    Kind.LAUNCH: "CGD322",
+    Kind.NODES: "CGD323",
+    Kind.COUNTER: "CGD324",
+    Kind.DRAW: "CGD324",
+}
+"""The rule that speaks of it."""
 EACH_CAPTURE = (Kind.COUNTER, Kind.DRAW)
 """Kinds that have a value for each capture; the others have one for each input."""
 
@@ -100,3 +110,11 @@ def kernel_name(node: GraphNode) -> str:
 def input_of(dump: Dump) -> Input:
     """What was captured."""
     return (dump.step, dump.rows)
+
+
+def named(candidate: Candidate) -> str:
+    """The candidate by kernel and parameter, as remedies of baked values are named."""
+    if candidate.param is None:
+        return candidate.name
+    told = f" ({candidate.param_name})" if candidate.param_name else ""
+    return f"{candidate.name}, parameter {candidate.param}{told}"

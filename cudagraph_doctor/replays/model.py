@@ -170,6 +170,8 @@ class Reading:
     written: Write | None = None
     alive: bool = True
     """Whether its allocation is still the one that was captured."""
+    absent: bool = False
+    """Whether the step's true values leave this input out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,12 +230,17 @@ class Flag:
     place: Place | None = None
     name: str = ""
     """The culprit: the region's name, "kernel, parameter 4"."""
+    kind: str = ""
+    """As `Culprit.kind`."""
     where: str = ""
     """Which rows, columns, bytes."""
     held: Any = None
     """Plain JSON: what the replay read there (shortened)."""
     expected: Any = None
     evidence: dict[str, Any] = field(default_factory=dict)
+    location: Location | None = None
+    """The line to be mended, as far as it is known."""
+    related: tuple[Location, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,20 @@ def interleaved(steps: Sequence[Planned], times: int, leading: Sequence[Planned]
     return [ask(at) for _ in range(times) for at in steps] + [ask(steps[0], more) for more in range(1, 1 + MOVED_ON)]
 
 
+def chosen(plan: Sequence[Planned], keys: int, bad: Sequence[Planned] = ()) -> list[Planned]:
+    """Steps to compare: of up to `keys` keys, those with bad steps first, some that cross what serving crosses.
+
+    Of each key the bad steps come in, the first two, one in the middle, the last, and one of another batch size.
+    """
+    found: dict[int, Planned] = {}
+    for key in list(dict.fromkeys(at.key for at in (*bad, *plan)))[:keys]:
+        same = [at for at in plan if at.key == key]
+        fewer = [at for at in same if at.rows != same[0].rows]
+        wrong = [at for at in bad if at.key == key]
+        found |= {at.index: at for at in (*same[:2], *wrong[:2], same[len(same) // 2], *fewer[:1], same[-1])}
+    return sorted(found.values(), key=lambda at: at.index)
+
+
 def captures(arms: Arms, asked: Sequence[Asked]) -> list[Dump]:
     """Make the captures and read them. The graphs that are captured for it are dropped again.
 

@@ -26,6 +26,8 @@ WITHOUT = {
     "CGD212": "needs graphs whose end frees something: a GPU",
     "CGD218": "needs a library that calls CUDA: a GPU",
     "CGD219": "is for what none of the others explains",
+    "CGD321": "needs kernels that take bytes by value: a GPU",
+    "CGD322": "needs launches that have a grid: a GPU",
 }
 """Codes for which no program is shown, and why."""
 

@@ -44,6 +44,10 @@ CAPTURED = Location("/engine.py", 20, role="captured")
 LAUNCHED = Origin(Location("/engine.py", 30), "layers.0.attn", "aten.mul.Scalar")
 
 
+WRITTEN = (Cause.NOT_REFRESHED, Cause.PARTLY_REFRESHED, Cause.STALE_TAIL, Cause.PADDING, Cause.REBOUND)
+"""What `diff` heals by writing."""
+
+
 def written(cause: Cause, name: str = "static.slots", where: str = "rows 1", **more: Any) -> Remedy:
     """Bytes over a captured tensor."""
     held, right = torch.tensor([5, 7770077]), torch.tensor([5, 8880088])
@@ -73,7 +77,7 @@ def one(some: Case) -> Finding:
 
 UNLIKE = Diagnosis(unlike=Unlike(5, GraphNode(5, NodeKind.KERNEL, "add"), None))
 LOUD = [
-    *(case(Kind.FROZEN, written(cause)) for cause in Cause if cause not in (Cause.BAKED, Cause.OTHER_NODES)),
+    *(case(Kind.FROZEN, written(cause)) for cause in WRITTEN),
     case(Kind.FROZEN, baked()),
     case(Kind.FROZEN, diagnosis=UNLIKE),
     case(Kind.FROZEN),

@@ -147,6 +147,14 @@ class Heap:
             if not memory.own and not self.freed(memory)
         ]
 
+    def scratch(self, pool: str) -> list[Block]:
+        """The allocations of a graph's pool that only graphs refer to."""
+        return [
+            Block(address, storage.nbytes(), pool)
+            for address, storage, memory in self.device_storages()
+            if memory.pool == pool and self.freed(memory)
+        ]
+
     def storage_at(self, address: int) -> tuple[torch.UntypedStorage, Memory] | None:
         """The device storage that `address` lies in, with its mark."""
         memory = self._listed.get(address)

@@ -1,0 +1,205 @@
+"""`inputs`: what did each replay read, what should it have read, and which per-step value stayed frozen?
+
+Reads downwards: plan, find the state, capture; `replays.collect` watches what replays read; `proof.steps` runs the same
+steps unobserved, judges and diagnoses them; `replays.recapture` dumps captures of the same steps, made again and again.
+Judged are plain data (`replays.content`, `replays.baked`), and `replays.wording` turns what was shown into findings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from cudagraph_doctor import blame
+from cudagraph_doctor.errors import DoctorError, Inconclusive
+from cudagraph_doctor.findings import Finding, Outcome, Status, Step
+from cudagraph_doctor.graph.backend import Backend, ListenerError
+from cudagraph_doctor.progress import Progress
+from cudagraph_doctor.proof.arms import Arms
+from cudagraph_doctor.proof.danger import Danger
+from cudagraph_doctor.proof.free_run import free_run_findings
+from cudagraph_doctor.proof.start import discover, planned, subject_of, without_graph
+from cudagraph_doctor.proof.steps import Steps
+from cudagraph_doctor.proof.subject import Planned
+from cudagraph_doctor.replays import baked, content, told_elsewhere
+from cudagraph_doctor.replays.accuse import accuse, measured
+from cudagraph_doctor.replays.collect import Watched, Watcher
+from cudagraph_doctor.replays.model import Dump, History, Run
+from cudagraph_doctor.replays.recapture import captures, chosen, interleaved
+from cudagraph_doctor.replays.suspects import Suspects
+from cudagraph_doctor.replays.wording import findings
+from cudagraph_doctor.rules import RULES as TABLE
+from cudagraph_doctor.settings import Settings
+
+NAME = "inputs"
+RULES = tuple(code for code, rule in TABLE.items() if rule.check == NAME)
+NEEDS = frozenset({"target"})
+
+_RUNS = 7
+"""Runs of a clean step: five that are judged, one that is watched, and one more of a graph captured now."""
+_TIMES = 3
+"""Captures of each step that are compared with nothing changed; of an engine, which captures all its graphs, fewer."""
+_TIMES_OF_ENGINES = 2
+_KEYS = 3
+"""Keys whose captures are compared."""
+
+
+def run(target: Any, backend: Backend, settings: Settings, progress: Progress) -> Outcome:
+    """Look at what the target's replays read.
+
+    Args:
+        target: a LoopTarget or an EngineTarget.
+        backend: its hooks are in since before the target's module was imported.
+        settings: steps, buckets, batch sizes.
+        progress: told what is done.
+
+    Raises:
+        DoctorError: the target does not keep the contract, or cannot be compared.
+    """
+    return _Inputs(target, backend, settings, progress).outcome()
+
+
+class _Inputs:
+    def __init__(self, target: Any, backend: Backend, settings: Settings, progress: Progress) -> None:
+        self.subject = subject_of(target, backend)
+        self.backend = backend
+        self.settings = settings
+        self.progress = progress
+        self.arms = Arms(self.subject, backend, lambda at: self.danger.watch(at))
+        self.danger = Danger(self.arms, target, progress)
+
+    @torch.no_grad()  # as in `eager_diff`
+    def outcome(self) -> Outcome:
+        """Everything, in order."""
+        plan, served = planned(self.subject, self.settings)
+        steps = Steps(self.subject, self.arms, self.danger, self.settings, Suspects(self.arms, served))
+        watched = Watched()
+        try:
+            discover(self.arms, served, self.progress, _RUNS)
+            self.progress.stage("what replays read", len(served))
+            watched = Watcher(self.arms, self.subject.target).watch(served)
+            self.progress.stage("steps", len(served))
+            self.arms.begin(served)
+            for at in served:
+                self.progress.advance(f"step {at.step}, {at.in_rows}, graph {at.key}")
+                steps.play(at)
+            extra = [] if steps.cases else self._free_run(served)
+            dumps = self._dumps(served, [case.at for case in steps.cases])
+        except (DoctorError, ListenerError):
+            raise
+        except Exception as error:
+            danger = self.danger.finding
+            if danger is None or blame.is_out_of_memory(error):
+                raise
+            return self._failed(plan, danger, error)
+        steps.played += without_graph(plan)
+        history = self._judged(watched, steps, dumps, extra)
+        return self._summed_up(history, steps.played, findings(history))
+
+    def _free_run(self, served: list[Planned]) -> list[Finding]:
+        self.progress.stage("free running", 1)
+        return free_run_findings(self.arms, served, self.progress, self.settings.values)
+
+    def _dumps(self, served: list[Planned], bad: list[Planned]) -> list[Dump]:
+        """Last, since an engine's graphs are replaced by it."""
+        if not self.subject.can_recapture:
+            return []
+        leading = served if self.arms.found.host_moves else ()
+        engine = self.subject.form == "engine"
+        steps = chosen(served, 1 if engine else _KEYS, bad)
+        keys = {at.key for at in served} - {at.key for at in steps}
+        if keys:
+            self.subject.not_checked.append(f"what captures bake in for {len(keys)} further keys")
+        asked = interleaved(steps, _TIMES_OF_ENGINES if engine else _TIMES, leading)
+        self.progress.stage("captures compared", len(asked))
+        try:
+            return captures(self.arms, asked)
+        except Inconclusive as reason:
+            self.subject.not_checked.append(f"what captures bake in: {reason.what}")
+            return []
+
+    def _judged(self, watched: Watched, steps: Steps, dumps: list[Dump], extra: list[Finding]) -> History:
+        cases = {case.at.index: case for case in steps.cases}
+        replays = [measured(r, cases[r.index]) if r.index in cases else r for r in watched.replays]
+        history = History(
+            Run(self.settings.spec, self.subject.form, self.backend.name, torch.__version__, seed=self.settings.seed),
+            tuple(watched.graphs.values()),
+            tuple(watched.regions.values()),
+            tuple(replays),
+            tuple(watched.readings),
+            tuple(dumps),
+            not_checked=(),
+            counts={
+                "regions": len(watched.regions),
+                "unnamed": len(watched.unnamed),
+                "addresses": watched.pointers,
+                "unreadable nodes": sum(sum(graph.not_read.values()) for graph in watched.graphs.values()),
+            },
+        )
+        judged = baked.judge(dumps)
+        history = replace(history, flags=tuple(content.judge(history)))
+        own_keys = self.subject.form == "engine"
+        accused = accuse(history, steps.cases, judged, own_keys, self.settings.values)
+        told_elsewhere.add(accused, extra, history)
+        for case in accused.unexplained:
+            self.subject.not_checked.append(
+                f"why step {case.at.step} ({case.at.in_rows}, graph {case.at.key}) differs from eager "
+                f"({case.record.replayed}): nothing that was tried heals it; see `diff`"
+            )
+        spoken = {flag.region for flag in accused.flags}
+        others = [flag for flag in history.flags if flag.region not in spoken]
+        others += baked.flags(judged, {flag.code for flag in accused.flags})
+        not_checked = tuple(dict.fromkeys([*self.subject.not_checked, *self.backend.not_checked()]))
+        return replace(
+            history,
+            flags=(*accused.flags, *others),
+            trials=tuple(accused.trials),
+            not_checked=not_checked,
+            counts={**history.counts, "captures compared": len(dumps), "noise bytes": judged.noise_bytes},
+        )
+
+    def _failed(self, plan: list[Planned], danger: Finding, error: Exception) -> Outcome:
+        what = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        finding = replace(danger, message=f"{danger.message} It raised {what}", evidence={**danger.evidence})
+        self.subject.not_checked.append("what comes after the replay that failed")
+        empty = History(
+            Run(self.settings.spec, self.subject.form, self.backend.name), not_checked=tuple(self.subject.not_checked)
+        )
+        return self._summed_up(empty, without_graph(plan), [finding])
+
+    def _summed_up(self, history: History, played: list[Step], spoken: list[Finding]) -> Outcome:
+        unjudged = [step for step in played if step.verdict == "inconclusive"]
+        judged = len(played) - len(unjudged)
+        not_checked = list(history.not_checked)
+        if unjudged:
+            not_checked.append(f"{len(unjudged)} of {len(played)} steps could not be judged")
+        if history.counts.get("unnamed"):
+            not_checked.append(f"what is in {history.counts['unnamed']} places of memory that nobody names")
+        loud = [finding for finding in spoken if finding.severity.rank > 0]
+        unexplained = not loud and any(step.verdict == "finding" for step in played)
+        status = Status.FOUND if loud else Status.PASSED if judged and not unexplained else Status.INCONCLUSIVE
+        reason = "steps differ from eager, and what they read does not explain it" if unexplained else ""
+        return Outcome(
+            NAME,
+            status,
+            reason=reason or ("" if judged or loud else "no step could be judged"),
+            fix="see what was not checked, and run `diff`" if status is Status.INCONCLUSIVE else "",
+            not_checked=tuple(not_checked),
+            checked={
+                "backend": self.backend.name,
+                "form": self.subject.form,
+                "steps": judged,
+                "graphs": len(history.graphs),
+                "runs": self.arms.runs,
+                **history.counts,
+            },
+            steps=tuple(sorted(played, key=lambda step: step.index)),
+            findings=tuple(spoken),
+            rules=RULES,
+            coverage=judged / len(played) if played else None,
+        )
+
+
+__all__ = ["NAME", "NEEDS", "RULES", "run"]

@@ -1,0 +1,226 @@
+"""From diagnosed steps to flags and trials: which rule, which name, which line. Reads remedies, makes plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cudagraph_doctor.findings import Location
+from cudagraph_doctor.graph.names import readable
+from cudagraph_doctor.proof.cases import Case, one_fault_each
+from cudagraph_doctor.proof.compare import Level
+from cudagraph_doctor.proof.repair import Cause, Remedy
+from cudagraph_doctor.proof.verdict import Kind as Verdict
+from cudagraph_doctor.proof.wording import short
+from cudagraph_doctor.replays import candidates
+from cudagraph_doctor.replays.baked import Judged, weak_keys
+from cudagraph_doctor.replays.candidates import Candidate, named
+from cudagraph_doctor.replays.model import Flag, History, Measured, Region, Replay, Trial
+
+CODES = {
+    Cause.NOT_REFRESHED: "CGD301",
+    Cause.PARTLY_REFRESHED: "CGD302",
+    Cause.STALE_TAIL: "CGD303",
+    Cause.WRONG_SLICE: "CGD304",
+    Cause.REBOUND: "CGD305",
+    Cause.PADDING: "CGD309",
+    Cause.PADDING_VALUE: "CGD310",
+    Cause.RANDOM_STATE: "CGD315",
+    Cause.SKIPPED: "CGD316",
+    Cause.ATTRIBUTE: "CGD317",
+    Cause.BAKED: "CGD320",
+    Cause.UNINITIALISED: "CGD326",
+}
+"""By what heals."""
+_FROM_READINGS = ("CGD301", "CGD302", "CGD303", "CGD316")
+"""What the readings of all replays tell better than one step does."""
+
+
+@dataclass(slots=True)
+class Accused:
+    """What the diagnosed steps came to."""
+
+    flags: list[Flag] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
+    unexplained: list[Case] = field(default_factory=list)
+    """Bad steps at which nothing was named."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Accuser:
+    history: History
+    judged: Judged
+    own_keys: bool
+    """Whether the runner has keys of its own choice."""
+    values: bool
+
+    def accuse(self, cases: Sequence[Case]) -> Accused:
+        """Flags of all cases; what one edit of the user's code mends is one flag."""
+        accused = Accused()
+        for case in cases:
+            replay = next((n for n, r in enumerate(self.history.replays) if r.index == case.at.index), None)
+            if case.diagnosis.culprits:
+                for group in one_fault_each(case.diagnosis.culprits).values():
+                    self._of_remedies(case, group, replay, accused)
+            elif case.kind is Verdict.FROZEN and (flag := self._of_captures(case, replay)) is not None:
+                _add(accused.flags, flag)
+            else:
+                accused.unexplained.append(case)
+        return accused
+
+    def _of_remedies(self, case: Case, group: Sequence[Remedy], replay: int | None, accused: Accused) -> None:
+        first = group[0]
+        region = self._region(first)
+        together = len(group) > 1 and first.cause is Cause.REBOUND
+        name = first.name.rpartition(".")[0] if together else self._name(first, region)
+        code, evidence = self._code(first, region), dict[str, Any]()
+        where, held, expected = first.where, *_both(first)
+        known = next((f for f in self.history.flags if region is not None and f.region == region.id), None)
+        if known is not None and known.code in _FROM_READINGS and CODES[first.cause] in _FROM_READINGS:
+            code, where, evidence = known.code, known.where or where, known.evidence
+        elif known is not None:
+            evidence = known.evidence
+        if len(group) > 1:
+            evidence = {**evidence, "names": [remedy.name for remedy in group]}
+        candidate = self._candidate(first)
+        if candidate is not None and candidate.follows:
+            evidence = {**evidence, "follows": candidate.follows}
+        flag = Flag(
+            code,
+            replay,
+            None if region is None else region.id,
+            name=name,
+            kind="weight" if code == "CGD308" else first.kind,
+            where=where,
+            held=held if self.values else None,
+            expected=expected if self.values and first.cause is not Cause.PADDING else None,
+            evidence={**evidence, **_seen(case, first.cause.value)},
+            **_places(case, launched=bool(first.edits) or first.kind == "parameter"),
+        )
+        position = _add(accused.flags, flag)
+        if case.diagnosis.confirmed and replay is not None:
+            accused.trials.append(Trial(replay, (position,), True, sum(remedy.bytes for remedy in group)))
+
+    def _of_captures(self, case: Case, replay: int | None) -> Flag | None:
+        """Nothing could be mended, but captures of other steps launch something else."""
+        unlike = case.diagnosis.unlike
+        if unlike is not None:
+            node = unlike.new or unlike.old
+            assert node is not None
+            launch = unlike.old is not None and unlike.new is not None and unlike.old.name == unlike.new.name
+            held, expected = (
+                None if one is None else _launch(one) if launch else readable(one.name)
+                for one in (unlike.old, unlike.new)
+            )
+            return Flag(
+                "CGD322" if launch else "CGD323",
+                replay,
+                name=readable(node.name),
+                kind="launch" if launch else "node",
+                where=f"node {unlike.index}",
+                held=held,
+                expected=expected,
+                evidence=_seen(case, "other launches"),
+                **_places(case, launched=True),
+            )
+        there = [one for one in self.judged.candidates if one.key == str(case.at.key)]
+        if not there:
+            return None
+        return Flag(
+            self._code_of_candidate(there[0]),
+            replay,
+            name=named(there[0]),
+            kind="parameter",
+            evidence={**_seen(case, there[0].kind.value), "candidates": [named(one) for one in there[:8]]},
+            **_places(case, launched=True),
+        )
+
+    def _code(self, remedy: Remedy, region: Region | None) -> str:
+        if remedy.cause is Cause.BAKED:
+            candidate = self._candidate(remedy)
+            return CODES[Cause.BAKED] if candidate is None else self._code_of_candidate(candidate)
+        if remedy.cause is Cause.REBOUND and (remedy.kind == "weight" or (region and region.kind == "weight")):
+            return "CGD308"
+        return CODES[remedy.cause]
+
+    def _code_of_candidate(self, candidate: Candidate) -> str:
+        weak = self.own_keys and any(candidate in key.candidates for key in weak_keys(self.judged.candidates))
+        return "CGD325" if weak else candidates.CODES[candidate.kind]
+
+    def _candidate(self, remedy: Remedy) -> Candidate | None:
+        return next((one for one in self.judged.candidates if named(one) == remedy.name), None)
+
+    def _region(self, remedy: Remedy) -> Region | None:
+        """The region that was captured by the remedy's name; of a tensor that was chosen, the one chosen then."""
+        names = [str(remedy.was)] if remedy.cause is Cause.REBOUND and remedy.was else [remedy.name]
+        regions = [region for region in self.history.regions if region.name in names]
+        return regions[0] if regions else None
+
+    def _name(self, remedy: Remedy, region: Region | None) -> str:
+        """The place that another tensor was put in, where the two tensors have names of their own besides."""
+        if remedy.cause is Cause.REBOUND and remedy.was and region is not None and region.aliases:
+            return region.aliases[0]
+        return remedy.name
+
+
+def accuse(history: History, cases: Sequence[Case], judged: Judged, own_keys: bool, values: bool) -> Accused:
+    """Flags and trials of diagnosed steps.
+
+    Args:
+        history: with the flags that readings led to.
+        cases: bad steps.
+        judged: what captures of different steps have otherwise.
+        own_keys: whether the runner looks its graphs up by keys of its own choice.
+        values: whether values may be shown.
+    """
+    return _Accuser(history, judged, own_keys, values).accuse(cases)
+
+
+def measured(replay: Replay, case: Case) -> Replay:
+    """The replay with what the arms showed: each was run twice, and was equal to itself."""
+    gap, record = case.record.replayed, case.record
+    against_fresh = None
+    if record.fresh_replayed is not None:
+        differs = 2 if record.fresh_replayed.level is not Level.EQUAL else 0
+        against_fresh = Measured(differs, 2, 0, 2, str(record.fresh_replayed))
+    shown = Measured(2 if gap.output_level is not Level.EQUAL else 0, 2, 0, 2, str(gap))
+    return replace(replay, against_eager=shown, against_fresh=against_fresh, harm_step=record.harm_step)
+
+
+def _add(flags: list[Flag], flag: Flag) -> int:
+    """The flag's position; a fault that is known already is told once."""
+    for position, known in enumerate(flags):
+        if (known.code, known.name) == (flag.code, flag.name):
+            return position
+    flags.append(flag)
+    return len(flags) - 1
+
+
+def _both(remedy: Remedy) -> tuple[Any, Any]:
+    if remedy.buffer is None:
+        return remedy.was, remedy.expected
+    return short(remedy.held), short(remedy.right)
+
+
+def _seen(case: Case, cause: str) -> dict[str, Any]:
+    return {
+        "cause": cause,
+        "seen_at_steps": list(case.steps),
+        "remedies_tried": case.diagnosis.tried,
+        **({"forced": True} if case.diagnosis.forced else {}),
+        **({"nodes_not_read": case.diagnosis.not_read} if case.diagnosis.not_read else {}),
+    }
+
+
+def _places(case: Case, launched: bool) -> dict[str, Any]:
+    """The line to be mended, and what belongs to it."""
+    where = case.places
+    origin = where.launched.location if launched and where.launched else None
+    location: Location | None = origin or where.staging or where.captured
+    related = tuple(p for p in (where.captured, where.staging) if p is not None and p is not location)
+    return {"location": location, "related": related}
+
+
+def _launch(node: Any) -> dict[str, Any]:
+    return {"grid": node.grid, "block": node.block, "shared_bytes": node.shared_bytes}

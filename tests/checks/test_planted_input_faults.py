@@ -1,0 +1,82 @@
+"""Every planted fault of what replays read is found by `inputs`, with its rule and culprit; every twin stays silent."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudagraph_doctor import reference_models
+from cudagraph_doctor.checks import replay_inputs
+from cudagraph_doctor.findings import Finding, Outcome, Proof, Severity, Status
+from cudagraph_doctor.graph.backend import Backend
+from cudagraph_doctor.progress import Silent
+from cudagraph_doctor.reference_models.faults import FAULTS, Fault
+from cudagraph_doctor.reference_models.input_faults import INPUT_FAULTS, SEEN_BY_INPUTS
+from cudagraph_doctor.rules import RULES
+from cudagraph_doctor.settings import Settings
+
+ALL: dict[str, Fault] = {name: {**FAULTS, **INPUT_FAULTS}[name] for name in SEEN_BY_INPUTS}
+PLANTED = [(name, form) for name, fault in ALL.items() for form in fault.forms if SEEN_BY_INPUTS[name][0] in RULES]
+VISIBLE = [(name, form) for name, form in PLANTED if ALL[name].emulated]
+MEASURED = {"branch-on-length", "too-few-splits"}
+"""Nodes and grids of a captured graph cannot be exchanged: all others are confirmed."""
+
+
+def inputs(backend: Backend, name: str, form: str, *, twin: bool) -> Outcome:
+    """`inputs` of one variant of the tiny reference model; two buckets are enough, an engine chooses by batch size."""
+    buckets = (4, 16) if form == "loop" else ()
+    with backend.installed():
+        target = reference_models.load(form, device=backend.device, fault=name, twin=twin, preset="tiny", seed=0)
+        return replay_inputs.run(target, backend, Settings(check="inputs", steps=4, buckets=buckets), Silent())
+
+
+def check_found(name: str, outcome: Outcome, emulated: bool) -> Finding:
+    """One root cause, and the right one."""
+    code, culprit = SEEN_BY_INPUTS[name]
+    fault = INPUT_FAULTS.get(name)
+    if emulated and fault is not None and fault.emulated_rule:
+        code = fault.emulated_rule
+    spoken = [finding for finding in outcome.findings if finding.severity is not Severity.NOTE]
+    assert [finding.code for finding in spoken] == [code], [finding.message for finding in spoken]
+    (found,) = spoken
+    assert outcome.status is Status.FOUND and found.fix
+    assert found.culprit is not None and culprit in f"{found.culprit.name}, {found.culprit.detail}"
+    assert emulated is False or (found.proof is Proof.CONFIRMED) is (name not in MEASURED or code == "CGD320")
+    return found
+
+
+def check_silent(name: str, outcome: Outcome, emulated: bool) -> None:
+    """Nothing above a note, no note but the twin's, and something was judged."""
+    fault = INPUT_FAULTS.get(name)
+    allowed = {fault.twin_note} if fault is not None and not emulated else set()
+    assert [f.message for f in outcome.findings if f.severity is not Severity.NOTE] == []
+    assert {finding.code for finding in outcome.findings} <= allowed
+    assert outcome.status is Status.PASSED
+
+
+@pytest.mark.parametrize(("name", "form"), VISIBLE)
+def test_emulated_fault_is_found(name: str, form: str, emulated: Backend) -> None:
+    check_found(name, inputs(emulated, name, form, twin=False), emulated=True)
+
+
+@pytest.mark.parametrize(("name", "form"), PLANTED)
+def test_emulated_twin_is_silent(name: str, form: str, emulated: Backend) -> None:
+    check_silent(name, inputs(emulated, name, form, twin=True), emulated=True)
+
+
+@pytest.mark.parametrize("name", ["slot-mapping-not-copied", "max-seqlen-by-value"])
+def test_both_values_and_what_heals_are_told(name: str, emulated: Backend) -> None:
+    found = check_found(name, inputs(emulated, name, "loop", twin=False), emulated=True)
+    assert found.culprit is not None and found.culprit.captured != found.culprit.expected
+    assert "in 2 of 2 replays, eager from itself in 0 of 2" in found.message and "Healed by" in found.message
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("name", "form"), PLANTED)
+def test_fault_is_found_on_a_gpu(name: str, form: str, cuda: Backend) -> None:
+    check_found(name, inputs(cuda, name, form, twin=False), emulated=False)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("name", "form"), PLANTED)
+def test_twin_is_silent_on_a_gpu(name: str, form: str, cuda: Backend) -> None:
+    check_silent(name, inputs(cuda, name, form, twin=True), emulated=False)

@@ -1,0 +1,148 @@
+"""`inputs` from a target to an outcome: what is counted, what cannot be told, what happens when a replay fails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from cudagraph_doctor.checks import replay_inputs
+from cudagraph_doctor.findings import Outcome, Proof, Severity, Status, outcome_from_json, to_json
+from cudagraph_doctor.graph.backend import Backend
+from cudagraph_doctor.progress import Silent
+from cudagraph_doctor.settings import Settings
+
+Inputs = dict[str, torch.Tensor]
+
+
+class Loop:
+    """A sum over rows, by index."""
+
+    buckets = (2, 4)
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.table = torch.arange(8.0, device=device)
+
+    def next_inputs(self, step: int, n: int) -> Inputs:
+        return {"index": (torch.arange(n, device=self.device) + step) % 8}
+
+    def update(self, static: Inputs, fresh: Inputs) -> None:
+        static["index"].zero_()
+        static["index"][: len(fresh["index"])].copy_(fresh["index"])
+
+    def forward(self, inputs: Inputs) -> torch.Tensor:
+        return self.table[inputs["index"]]
+
+    def reset(self) -> None:
+        pass
+
+
+def looked_at(backend: Backend, loop: type[Loop], **settings: Any) -> Outcome:
+    with backend.installed():
+        return replay_inputs.run(loop(backend.device), backend, Settings(check="inputs", steps=4, **settings), Silent())
+
+
+def test_a_sound_target_passes_and_says_what_was_looked_at(emulated: Backend) -> None:
+    outcome = looked_at(emulated, Loop)
+    assert outcome.status is Status.PASSED and not outcome.findings and outcome.coverage == 1
+    assert outcome.checked["regions"] >= 2 and outcome.checked["addresses"] >= 4
+    assert outcome.checked["captures compared"] > 0 and outcome.checked["unreadable nodes"] == 0
+    assert outcome_from_json(to_json(outcome)) == outcome
+
+
+class TwoFaults(Loop):
+    """One input is never staged, another in its place; and a scale is baked in."""
+
+    def next_inputs(self, step: int, n: int) -> Inputs:
+        return {**super().next_inputs(step, n), "shift": torch.full((n,), 1.0 + step, device=self.device)}
+
+    def update(self, static: Inputs, fresh: Inputs) -> None:
+        static["shift"].fill_(0.5)
+
+    def forward(self, inputs: Inputs) -> torch.Tensor:
+        return super().forward(inputs) * inputs["shift"]
+
+
+def test_two_faults_are_two_findings(emulated: Backend) -> None:
+    outcome = looked_at(emulated, TwoFaults)
+    told = {finding.culprit.name: finding.proof for finding in outcome.findings if finding.culprit}
+    assert told == {"index": Proof.CONFIRMED, "shift": Proof.CONFIRMED}
+    assert {finding.code for finding in outcome.findings} == {"CGD301"}
+
+
+class Unnamed(Loop):
+    """What is wrong is in the captured code itself: nothing that is written heals it."""
+
+    def forward(self, inputs: Inputs) -> torch.Tensor:
+        rows = super().forward(inputs)
+        return rows + 1 if torch.cuda.is_current_stream_capturing() else rows
+
+
+def test_what_nothing_heals_is_not_checked_in_words(emulated: Backend) -> None:
+    outcome = looked_at(emulated, Unnamed)
+    assert outcome.status is Status.INCONCLUSIVE and not outcome.findings
+    assert "what they read does not explain it" in outcome.reason
+    assert any("nothing that was tried heals it; see `diff`" in sentence for sentence in outcome.not_checked)
+
+
+def test_values_stay_out_of_the_findings(emulated: Backend) -> None:
+    outcome = looked_at(emulated, TwoFaults, values=False)
+    assert outcome.findings
+    assert all(f.culprit and f.culprit.captured is f.culprit.expected is None for f in outcome.findings)
+
+
+class Raises(Loop):
+    """An index that no row has reaches the kernel through the graph only."""
+
+    def update(self, static: Inputs, fresh: Inputs) -> None:
+        static["index"].fill_(100 if len(fresh["index"]) == 3 else 0)
+
+
+def test_a_replay_that_fails_is_said(emulated: Backend) -> None:
+    outcome = looked_at(emulated, Raises)
+    (finding,) = outcome.findings
+    assert (finding.code, finding.severity) == ("CGD003", Severity.ERROR)
+    assert "what comes after the replay that failed" in outcome.not_checked
+
+
+class WithoutRecapture:
+    """An engine whose graph cannot be captured anew."""
+
+    batch_sizes = (4,)
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.x = torch.zeros(4, device=device)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.y = self.x * 2
+
+    def reset(self) -> None:
+        pass
+
+    def graphs(self, on: bool) -> None:
+        self.on = on
+
+    def step(self, i: int, n: int) -> torch.Tensor:
+        x = torch.arange(4.0, device=self.device) + i
+        if not self.on:
+            return x * 2
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.y
+
+
+def test_an_engine_without_recapture_is_looked_at_as_far_as_it_goes(emulated: Backend) -> None:
+    with emulated.installed():
+        engine = WithoutRecapture(emulated.device)
+        outcome = replay_inputs.run(engine, emulated, Settings(check="inputs", steps=3), Silent())
+    assert outcome.status is Status.PASSED and outcome.checked["captures compared"] == 0
+    assert any("no graph could be captured anew" in sentence for sentence in outcome.not_checked)
+
+
+@pytest.mark.gpu
+def test_a_sound_target_passes_on_a_gpu(cuda: Backend) -> None:
+    outcome = looked_at(cuda, Loop)
+    assert outcome.status is Status.PASSED and not outcome.findings

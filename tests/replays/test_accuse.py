@@ -1,0 +1,128 @@
+"""From diagnosed steps to flags and trials, with made-up cases."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cudagraph_doctor.findings import Location
+from cudagraph_doctor.graph.backend import Edit, LiveGraph
+from cudagraph_doctor.graph.model import GraphNode, NodeKind
+from cudagraph_doctor.proof.cases import Case
+from cudagraph_doctor.proof.diagnose import Diagnosis
+from cudagraph_doctor.proof.nodes import Unlike
+from cudagraph_doctor.proof.places import Places
+from cudagraph_doctor.proof.repair import Cause, Remedy
+from cudagraph_doctor.proof.subject import Planned
+from cudagraph_doctor.proof.verdict import Kind as Verdict
+from cudagraph_doctor.proof.verdict import StepRecord
+from cudagraph_doctor.replays.accuse import CODES, Accused, accuse, measured
+from cudagraph_doctor.replays.baked import Judged
+from cudagraph_doctor.replays.candidates import Candidate, Kind, Part
+from cudagraph_doctor.replays.model import Flag, History, Region, Replay
+
+STAGING = Location("serve.py", 31, role="staged")
+SCALE = "scale_rows, parameter 1 (scale)"
+
+
+def case(*culprits: Remedy, kind: Verdict = Verdict.FROZEN, step: int = 0, **diagnosis: Any) -> Case:
+    at = Planned(step, step, 4, 4)
+    found = Diagnosis(list(culprits), confirmed=bool(culprits), tried=3, **diagnosis)
+    return Case(at, kind, StepRecord(), found, "", Places(STAGING), (), (step,), True)
+
+
+def baked(name: str = SCALE) -> Remedy:
+    live = LiveGraph(0, lambda: None)  # type: ignore[arg-type]
+    edits = ((live, Edit(0, 1, b"\0\0\0\0")),)
+    return Remedy(Cause.BAKED, name, "parameter", edits=edits, was=1.0, expected=2.0)
+
+
+def candidate(kind: Kind, values: tuple[Any, ...] = (1.0, 2.0, 1.0)) -> Candidate:
+    part = Part(0, 4, "float32", values)
+    return Candidate(kind, "4", 0, "scale_rows", (0,), ((0, 4), (1, 4), (2, 4)), 1, "scale", (part,), "self.scale")
+
+
+def accused(history: History, *cases: Case, judged: Judged | None = None, own_keys: bool = False) -> Accused:
+    return accuse(history, cases, judged or Judged(), own_keys, True)
+
+
+@pytest.mark.parametrize("cause", CODES)
+def test_what_heals_has_a_code_of_its_own(made_up: History, cause: Cause) -> None:
+    found = accused(replace(made_up, flags=()), case(Remedy(cause, "lens", "input", "row 1")))
+    assert [(flag.code, flag.replay, flag.location) for flag in found.flags] == [(CODES[cause], 0, STAGING)]
+    assert [(trial.replay, trial.flags, trial.healed) for trial in found.trials] == [(0, (0,), True)]
+
+
+def test_the_readings_know_better_how_much_was_refreshed(made_up: History) -> None:
+    read = Flag("CGD302", 0, 0, name="slots", where="row 1", evidence={"replays": 3})
+    (flag,) = accused(replace(made_up, flags=(read,)), case(Remedy(Cause.NOT_REFRESHED, "slots", "input"))).flags
+    assert (flag.code, flag.where, flag.region, flag.evidence["replays"]) == ("CGD302", "row 1", 0, 3)
+
+
+def test_a_rebound_weight(made_up: History) -> None:
+    (flag,) = accused(made_up, case(Remedy(Cause.REBOUND, "head.weight", "root"))).flags
+    assert (flag.code, flag.kind) == ("CGD308", "weight")
+
+
+def test_a_tensor_that_was_chosen_is_named_by_the_place_it_was_put_in(made_up: History) -> None:
+    first = Region(9, "weight", "versions[0]", 1, 4, aliases=("head.weight",))
+    history = replace(made_up, regions=(first,), flags=())
+    chosen = Remedy(Cause.REBOUND, "versions[1]", "root", was="versions[0]", expected="versions[1]")
+    later = Remedy(Cause.REBOUND, "head.weight", "weight")
+    found = accused(history, case(chosen), case(later, step=1))
+    assert [(flag.code, flag.name) for flag in found.flags] == [("CGD308", "head.weight")]
+    assert [trial.flags for trial in found.trials] == [(0,), (0,)]
+
+
+def test_tensors_of_one_object_are_one_flag(made_up: History) -> None:
+    some = [Remedy(Cause.REBOUND, f"metadata.{name}", "input") for name in ("a", "b")]
+    (flag,) = accused(made_up, case(*some)).flags
+    assert flag.name == "metadata" and flag.evidence["names"] == ["metadata.a", "metadata.b"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [(Kind.VALUE, "CGD320"), (Kind.OPAQUE, "CGD321"), (Kind.COUNTER, "CGD324"), (Kind.DRAW, "CGD324")],
+)
+def test_captures_tell_what_kind_of_value_is_baked(made_up: History, kind: Kind, code: str) -> None:
+    (flag,) = accused(made_up, case(baked()), judged=Judged((candidate(kind),))).flags
+    assert (flag.code, flag.held, flag.expected, flag.evidence["follows"]) == (code, 1.0, 2.0, "self.scale")
+
+
+def test_a_baked_value_that_a_key_could_hold_is_a_weak_key_of_whoever_has_keys(made_up: History) -> None:
+    judged = Judged((candidate(Kind.VALUE),))
+    assert [f.code for f in accused(made_up, case(baked()), judged=judged, own_keys=True).flags] == ["CGD325"]
+    each_step = Judged((candidate(Kind.VALUE, (1.0, 2.0, 3.0)),))
+    assert [f.code for f in accused(made_up, case(baked()), judged=each_step, own_keys=True).flags] == ["CGD320"]
+
+
+def test_other_nodes_and_other_sizes_are_measured(made_up: History) -> None:
+    old = GraphNode(0, NodeKind.KERNEL, "attend", (1, 1, 1), (64, 1, 1), 0)
+    other = case(unlike=Unlike(3, None, old))
+    wider = case(unlike=Unlike(3, old, replace(old, grid=(2, 1, 1))), step=1)
+    found = accused(made_up, other, wider)
+    assert [(flag.code, flag.kind, flag.where) for flag in found.flags] == [
+        ("CGD323", "node", "node 3"),
+        ("CGD322", "launch", "node 3"),
+    ]
+    assert found.flags[1].held["grid"] == (1, 1, 1) and found.flags[1].expected["grid"] == (2, 1, 1)
+    assert not found.trials
+
+
+def test_a_candidate_that_cannot_be_set_is_measured(made_up: History) -> None:
+    found = accused(made_up, case(), judged=Judged((candidate(Kind.VALUE),)))
+    assert [(flag.code, flag.name) for flag in found.flags] == [("CGD320", SCALE)] and not found.trials
+
+
+def test_what_nothing_explains_is_kept_apart(made_up: History) -> None:
+    wrong = case(kind=Verdict.DIFFERS)
+    found = accused(made_up, wrong, case(), judged=Judged())
+    assert not found.flags and found.unexplained[0] is wrong and len(found.unexplained) == 2
+
+
+def test_a_sound_replay_is_not_harmed_and_a_measured_one_is() -> None:
+    replay = Replay(0, 0, 4, "4", (0,))
+    assert not replay.harmed and not measured(replay, case()).harmed
+    assert measured(replay, replace(case(), record=StepRecord(harm_step=3))).harmed

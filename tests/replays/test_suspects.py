@@ -1,0 +1,164 @@
+"""Remedies for what only `inputs` suspects: each is offered where its suspicion fits, and heals there alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from cudagraph_doctor.graph.emulated import EmulatedBackend
+from cudagraph_doctor.progress import Silent
+from cudagraph_doctor.proof.arms import Arm, Arms
+from cudagraph_doctor.proof.diagnose import Bad
+from cudagraph_doctor.proof.repair import Cause, Remedy, try_out
+from cudagraph_doctor.proof.scene import look
+from cudagraph_doctor.proof.start import discover, planned, subject_of
+from cudagraph_doctor.proof.verdict import Gap
+from cudagraph_doctor.replays.suspects import Suspects
+from cudagraph_doctor.settings import Settings
+
+Inputs = dict[str, Any]
+
+
+class Loop:
+    """Sums of rows, with a workspace and noise on demand."""
+
+    buckets = (4,)
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+
+    def next_inputs(self, step: int, n: int) -> Inputs:
+        return {"x": torch.arange(n, device=self.device).float() + step}
+
+    def static_inputs(self, bucket: int) -> Inputs:
+        return {"x": torch.zeros(bucket, device=self.device)}
+
+    def update(self, static: Inputs, fresh: Inputs) -> None:
+        static["x"].zero_()
+        static["x"][: len(fresh["x"])].copy_(fresh["x"])
+
+    def forward(self, inputs: Inputs) -> torch.Tensor:
+        return inputs["x"] * 2
+
+    def reset(self) -> None:
+        torch.cuda.manual_seed(7)
+
+
+class ReadsEnd(Loop):
+    """The buffer is twice as long as the batch."""
+
+    def static_inputs(self, bucket: int) -> Inputs:
+        return {"x": torch.zeros(2 * bucket, device=self.device), "n": torch.zeros(bucket, device=self.device)}
+
+    def next_inputs(self, step: int, n: int) -> Inputs:
+        return {**super().next_inputs(step, n), "n": torch.zeros(n, device=self.device)}
+
+    def forward(self, inputs: Inputs) -> torch.Tensor:
+        return inputs["x"][-len(inputs["n"]) :] * 2
+
+
+class PaddingOfZero(Loop):
+    """A padding row divides by zero, and all rows suffer."""
+
+    def forward(self, inputs: Inputs) -> torch.Tensor:
+        x = inputs["x"]
+        return x + 0 * (x / x).sum()
+
+    def next_inputs(self, step: int, n: int) -> Inputs:
+        return {"x": torch.arange(n, device=self.device).float() + step + 1}
+
+
+class Reseeded(Loop):
+    """Noise that is the same at each replay."""
+
+    def update(self, static: Inputs, fresh: Inputs) -> None:
+        super().update(static, fresh)
+        torch.cuda.manual_seed(3)
+
+    def forward(self, inputs: Inputs) -> torch.Tensor:
+        return inputs["x"] + torch.rand_like(inputs["x"])
+
+
+class Skips(Loop):
+    """A bias that every other step has."""
+
+    def next_inputs(self, step: int, n: int) -> Inputs:
+        bias = torch.ones(n, device=self.device) if step % 2 == 0 else None
+        return {**super().next_inputs(step, n), "bias": bias}
+
+    def static_inputs(self, bucket: int) -> Inputs:
+        return {**super().static_inputs(bucket), "bias": torch.zeros(bucket, device=self.device)}
+
+    def update(self, static: Inputs, fresh: Inputs) -> None:
+        super().update(static, fresh)
+        if fresh["bias"] is not None:
+            static["bias"][: len(fresh["bias"])].copy_(fresh["bias"])
+
+    def forward(self, inputs: Inputs) -> torch.Tensor:
+        return inputs["x"] if inputs["bias"] is None else inputs["x"] + inputs["bias"]
+
+
+class Uninitialised(Loop):
+    """Only live rows of a workspace are written."""
+
+    def forward(self, inputs: Inputs) -> torch.Tensor:
+        shares = torch.empty(len(inputs["x"]), device=self.device)
+        shares.masked_fill_(inputs["x"] > 0, 1.0)
+        return inputs["x"] * shares.sum()
+
+    def next_inputs(self, step: int, n: int) -> Inputs:
+        return {"x": torch.arange(n, device=self.device).float() + step + 1}
+
+
+def offered(loop: type[Loop]) -> tuple[dict[Cause, list[Remedy]], set[Cause]]:
+    """At a batch of 3 after one of 4: what is offered, and what of it gives the eager result."""
+    backend = EmulatedBackend()
+    with backend.installed(), torch.no_grad():
+        subject = subject_of(loop(backend.device), backend)
+        _, plan = planned(subject, Settings(check="inputs", batch_sizes=(4, 3), steps=2))
+        arms = Arms(subject, backend)
+        discover(arms, plan, Silent(), 1)
+        arms.begin(plan)
+        arms.save()
+        eager = arms.run(Arm.EAGER, plan[0])
+        arms.run(Arm.REPLAYED, plan[0])
+        arms.commit(plan[0], eager)
+        arms.save()
+        right = arms.run(Arm.EAGER, plan[1]).outputs
+        scene = look(arms, plan[1])
+        arms.rewind()
+        subject.recapture(plan[1])
+        bad = Bad(plan[1], scene, look(arms, plan[1], Arm.FRESH), Gap())
+        remedies = Suspects(arms, plan)(bad)
+        heals = {
+            remedy.cause
+            for remedy in remedies
+            if all(torch.equal(value, right[path]) for path, value in try_out(arms, plan[1], [remedy]).outputs.items())
+        }
+    by_cause: dict[Cause, list[Remedy]] = {}
+    for remedy in remedies:
+        by_cause.setdefault(remedy.cause, []).append(remedy)
+    return by_cause, heals
+
+
+@pytest.mark.parametrize(
+    ("loop", "cause", "name", "where"),
+    [
+        (ReadsEnd, Cause.WRONG_SLICE, "x", "rows 0 to 2 are filled, rows 4 and up are read"),
+        (PaddingOfZero, Cause.PADDING_VALUE, "x", "padding rows 3 to 3"),
+        (Reseeded, Cause.RANDOM_STATE, "default generator", ""),
+        (Skips, Cause.SKIPPED, "bias", ""),
+        (Uninitialised, Cause.UNINITIALISED, "memory of the graph's pool", ""),
+    ],
+)
+def test_the_right_suspicion_heals_and_no_other(loop: type[Loop], cause: Cause, name: str, where: str) -> None:
+    remedies, heals = offered(loop)
+    assert [(remedy.name, remedy.where) for remedy in remedies[cause]] == [(name, where)]
+    assert heals == {cause}
+
+
+def test_a_sound_step_is_offered_little() -> None:
+    remedies, _ = offered(Loop)
+    assert set(remedies) == {Cause.PADDING_VALUE, Cause.UNINITIALISED}
