@@ -40,6 +40,7 @@ NEEDS = frozenset({"target"})
 _RUNS = 5
 """Runs of a clean step: eager and replayed twice each, and once more through the graph before anything is compared."""
 
+
 def run(target: Any, backend: Backend, settings: Settings, progress: Progress) -> Outcome:
     """Compare the target's steps eagerly and by graph.
 

@@ -7,14 +7,16 @@ Judged are plain data (`replays.content`, `replays.baked`), and `replays.wording
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from cudagraph_doctor import blame
 from cudagraph_doctor.errors import DoctorError, Inconclusive
-from cudagraph_doctor.findings import Finding, Outcome, Status, Step
+from cudagraph_doctor.findings import Finding, Outcome
 from cudagraph_doctor.graph.backend import Backend, ListenerError
 from cudagraph_doctor.progress import Progress
 from cudagraph_doctor.proof.arms import Arms
@@ -26,15 +28,16 @@ from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.replays import baked, content, told_elsewhere
 from cudagraph_doctor.replays.accuse import accuse, measured
 from cudagraph_doctor.replays.collect import Watched, Watcher
+from cudagraph_doctor.replays.judging import CHECK, CODES, judged, outcome
 from cudagraph_doctor.replays.model import Dump, History, Run
+from cudagraph_doctor.replays.plain import to_plain
 from cudagraph_doctor.replays.recapture import captures, chosen, interleaved
 from cudagraph_doctor.replays.suspects import Suspects
 from cudagraph_doctor.replays.wording import findings
-from cudagraph_doctor.rules import RULES as TABLE
 from cudagraph_doctor.settings import Settings
 
-NAME = "inputs"
-RULES = tuple(code for code, rule in TABLE.items() if rule.check == NAME)
+NAME = CHECK
+RULES = CODES
 NEEDS = frozenset({"target"})
 
 _RUNS = 7
@@ -96,7 +99,9 @@ class _Inputs:
             return self._failed(plan, danger, error)
         steps.played += without_graph(plan)
         history = self._judged(watched, steps, dumps, extra)
-        return self._summed_up(history, steps.played, findings(history))
+        if self.settings.history:
+            Path(self.settings.history).write_text(json.dumps(to_plain(history)), encoding="utf-8")
+        return outcome(history, findings(history), steps.played, self.arms.runs)
 
     def _free_run(self, served: list[Planned]) -> list[Finding]:
         self.progress.stage("free running", 1)
@@ -124,7 +129,7 @@ class _Inputs:
         cases = {case.at.index: case for case in steps.cases}
         replays = [measured(r, cases[r.index]) if r.index in cases else r for r in watched.replays]
         history = History(
-            Run(self.settings.spec, self.subject.form, self.backend.name, torch.__version__, seed=self.settings.seed),
+            self._about(),
             tuple(watched.graphs.values()),
             tuple(watched.regions.values()),
             tuple(replays),
@@ -138,67 +143,39 @@ class _Inputs:
                 "unreadable nodes": sum(sum(graph.not_read.values()) for graph in watched.graphs.values()),
             },
         )
-        judged = baked.judge(dumps)
+        captured = baked.judge(dumps)
         history = replace(history, flags=tuple(content.judge(history)))
         own_keys = self.subject.form == "engine"
-        accused = accuse(history, steps.cases, judged, own_keys, self.settings.values)
+        accused = accuse(history, steps.cases, captured, own_keys, self.settings.values)
         told_elsewhere.add(accused, extra, history)
         for case in accused.unexplained:
             self.subject.not_checked.append(
                 f"why step {case.at.step} ({case.at.in_rows}, graph {case.at.key}) differs from eager "
                 f"({case.record.replayed}): nothing that was tried heals it; see `diff`"
             )
-        spoken = {flag.region for flag in accused.flags}
-        others = [flag for flag in history.flags if flag.region not in spoken]
-        others += baked.flags(judged, {flag.code for flag in accused.flags})
         not_checked = tuple(dict.fromkeys([*self.subject.not_checked, *self.backend.not_checked()]))
-        return replace(
-            history,
-            flags=(*accused.flags, *others),
-            trials=tuple(accused.trials),
-            not_checked=not_checked,
-            counts={**history.counts, "captures compared": len(dumps), "noise bytes": judged.noise_bytes},
-        )
+        counts = {**history.counts, "captures compared": len(dumps), "noise bytes": captured.noise_bytes}
+        history = replace(history, trials=tuple(accused.trials), not_checked=not_checked, counts=counts)
+        return judged(history, accused.flags)
 
     def _failed(self, plan: list[Planned], danger: Finding, error: Exception) -> Outcome:
         what = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         finding = replace(danger, message=f"{danger.message} It raised {what}", evidence={**danger.evidence})
         self.subject.not_checked.append("what comes after the replay that failed")
-        empty = History(
-            Run(self.settings.spec, self.subject.form, self.backend.name), not_checked=tuple(self.subject.not_checked)
-        )
-        return self._summed_up(empty, without_graph(plan), [finding])
+        empty = History(self._about(), not_checked=tuple(self.subject.not_checked))
+        return outcome(empty, [finding], without_graph(plan), self.arms.runs)
 
-    def _summed_up(self, history: History, played: list[Step], spoken: list[Finding]) -> Outcome:
-        unjudged = [step for step in played if step.verdict == "inconclusive"]
-        judged = len(played) - len(unjudged)
-        not_checked = list(history.not_checked)
-        if unjudged:
-            not_checked.append(f"{len(unjudged)} of {len(played)} steps could not be judged")
-        if history.counts.get("unnamed"):
-            not_checked.append(f"what is in {history.counts['unnamed']} places of memory that nobody names")
-        loud = [finding for finding in spoken if finding.severity.rank > 0]
-        unexplained = not loud and any(step.verdict == "finding" for step in played)
-        status = Status.FOUND if loud else Status.PASSED if judged and not unexplained else Status.INCONCLUSIVE
-        reason = "steps differ from eager, and what they read does not explain it" if unexplained else ""
-        return Outcome(
-            NAME,
-            status,
-            reason=reason or ("" if judged or loud else "no step could be judged"),
-            fix="see what was not checked, and run `diff`" if status is Status.INCONCLUSIVE else "",
-            not_checked=tuple(not_checked),
-            checked={
-                "backend": self.backend.name,
-                "form": self.subject.form,
-                "steps": judged,
-                "graphs": len(history.graphs),
-                "runs": self.arms.runs,
-                **history.counts,
-            },
-            steps=tuple(sorted(played, key=lambda step: step.index)),
-            findings=tuple(spoken),
-            rules=RULES,
-            coverage=judged / len(played) if played else None,
+    def _about(self) -> Run:
+        settings = self.settings
+        return Run(
+            settings.spec,
+            self.subject.form,
+            self.backend.name,
+            torch.__version__,
+            torch.cuda.get_device_name() if self.backend.name == "cuda" else "",
+            settings.seed,
+            settings.target_args,
+            settings.fault + (" (twin)" if settings.twin else ""),
         )
 
 

@@ -40,7 +40,9 @@ from cudagraph_doctor.command_options import (
 from cudagraph_doctor.errors import DoctorError
 from cudagraph_doctor.findings import Report
 from cudagraph_doctor.gate.judge import Demands, judge
+from cudagraph_doctor.replays import matrix
 from cudagraph_doctor.report.json import load
+from cudagraph_doctor.report.layout import lay_out
 from cudagraph_doctor.report.printable import printable
 from cudagraph_doctor.report.values import without_values
 from cudagraph_doctor.settings import Settings
@@ -160,9 +162,35 @@ def capture(
     help="Batch sizes to play, in this order. Default: an order that finds stale tails.",
 )
 @click.option("--exhaustive", is_flag=True, help="All buckets.")
+@click.option("--db", metavar="FILE", type=click.Path(path_type=Path), help="Add the run to a store, a SQLite file.")
+@click.option(
+    "--repro",
+    "scripts",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Write a script for each confirmed finding that shows it with torch alone.",
+)
+@click.option(
+    "--from",
+    "source",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Judge a run of a store again; no target is run.",
+)
+@click.option("--run", "number", type=click.IntRange(min=1), help="With --from: which run. Default: the last.")
+@click.option("--show", metavar="NAME", default="", help="With --from: a tensor's history, held beside expected.")
 @checking_options
 @looking_options
+@click.pass_context
 def inputs(
+    context: click.Context,
+    /,
+    spec: str,
+    db: Path | None,
+    scripts: Path | None,
+    source: Path | None,
+    number: int | None,
+    show: str,
     target_arg: dict[str, str],
     timeout: float,
     demands: Demands,
@@ -175,8 +203,38 @@ def inputs(
     captured again and again to see what is baked in by value; what is accused is put right for one replay, to see it
     heal.
     """
+    from cudagraph_doctor import examine_inputs
+    from cudagraph_doctor.display import for_stderr
+    from cudagraph_doctor.replays.options import Keep, again
+
+    keep = Keep(db, scripts)
+    stored = again(spec if on_command_line(context, "spec") else None, source, number, show, keep)
+    if stored is not None:
+        report, history = examine_inputs.examine_again(stored)
+        if show or looking.shows_text:
+            output.to_stdout(lay_out(stored.parts(history, output.view().width), output.view()))
+        return policy.OK if show else _judged(report, demands, looking)
     _one_choice_of_buckets(plain)
-    return _run("inputs", demands, looking, target_args=target_arg, timeout_s=timeout, **plain)
+    settings = Settings(
+        "inputs",
+        spec,
+        target_args=target_arg,
+        timeout_s=timeout,
+        values=not looking.no_values,
+        debug=looking.debug,
+        **plain,
+    )
+    overwriting.refuse(overwriting.reports(looking.outputs), overwriting.sources(settings.spec, settings.app_dir))
+    keep.check()
+    display = for_stderr()
+    report, seen = examine_inputs.examine_inputs(settings, display)
+    if seen is not None:
+        shown = without_values(report) if looking.no_values else report
+        for sentence in keep.keep(seen, shown.findings, Path(settings.app_dir), values=settings.values):
+            display.say(sentence)
+        if looking.shows_text:
+            output.to_stdout(lay_out(matrix.parts(seen, output.view().width), output.view()))
+    return _judged(report, demands, looking)
 
 
 @cli.command()

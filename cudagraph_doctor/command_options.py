@@ -24,7 +24,10 @@ from cudagraph_doctor.report import REPORTERS
 from cudagraph_doctor.report.json import load
 from cudagraph_doctor.shown_settings import Shown
 
-_NOT_IN_FILE = ("show_settings", "verbose", "ignore", "fault", "twin", "in_process", "debug", "help")
+_NOT_IN_FILE = (
+    *("show_settings", "verbose", "ignore", "fault", "twin", "in_process", "debug", "help"),
+    *("db", "scripts", "source", "number", "show"),
+)
 """Options for a single run; `ignore` is a table there, with reasons."""
 
 Command = Callable[..., Any]
@@ -39,6 +42,11 @@ class Looking:
     verbose: bool
     debug: bool
     docs_url: str
+
+    @property
+    def shows_text(self) -> bool:
+        """Whether the terminal's text goes to stdout."""
+        return any(output.format == "terminal" and output.file is None for output in self.outputs)
 
 
 def reads(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:

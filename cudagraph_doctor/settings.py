@@ -42,6 +42,8 @@ class Settings:
     """By output path, "" for all outputs; without one by dtype (`proof.compare`)."""
     values: bool = True
     """Whether findings may show values (token ids...)."""
+    history: str = ""
+    """File that `inputs` writes what it saw into, as JSON; "" for none."""
     app_dir: str = "."
     timeout_s: float = 1800.0
     in_process: bool = False

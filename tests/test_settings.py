@@ -21,6 +21,7 @@ EVERYTHING = Settings(
     seed=7,
     tolerances={"": Tolerance(1e-2, 0.0), "logits": Tolerance(0.0, 0.5)},
     values=False,
+    history="history.json",
     app_dir="/src",
     timeout_s=60.0,
     in_process=True,

@@ -31,8 +31,6 @@ def judge(history: History) -> list[Flag]:
     return found
 
 
-
-
 def _moved(reading: Reading) -> bool:
     return reading.live is not None and reading.live.hash != reading.held.hash
 
@@ -43,9 +41,7 @@ def _flag(region: Region, reading: Reading, replay: Replay, readings: Sequence[R
     rows = sorted({_row(region, element) for element in wrong})
     padded = bool(region.shape) and region.kind == "input" and region.shape[0] > replay.rows
     where = _where(region, wrong)
-    if not reading.alive:
-        code, where = "CGD307", ""
-    elif _moved(reading):
+    if _moved(reading):
         code, where = ("CGD308" if region.kind == "weight" else "CGD305"), ""
     elif reading.absent:
         code = "CGD316"

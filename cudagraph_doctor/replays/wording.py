@@ -153,7 +153,7 @@ def _finding(
         evidence={
             **flag.evidence,
             **({"effect": _difference(replay)} if replay else {}),
-            **({"healed_by": _healed(flag, trial, names)} if trial else {}),
+            **({"healed_by": _healed(flag, trial, names).removeprefix("Healed by ")} if trial else {}),
         },
     )
 

@@ -1,0 +1,47 @@
+"""`inputs` with what it keeps: runs it and takes its history over, or looks at a stored one. Then a report."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from cudagraph_doctor import environment
+from cudagraph_doctor.display import Display
+from cudagraph_doctor.examine import examine
+from cudagraph_doctor.findings import Report
+from cudagraph_doctor.replays.judging import judged, outcome
+from cudagraph_doctor.replays.model import History
+from cudagraph_doctor.replays.options import Again
+from cudagraph_doctor.replays.plain import from_plain
+from cudagraph_doctor.replays.wording import findings
+from cudagraph_doctor.settings import Settings
+
+
+def examine_inputs(settings: Settings, display: Display) -> tuple[Report, History | None]:
+    """The report, and what was seen; None if the run did not come to that. Raises as `examine` does."""
+    with tempfile.TemporaryDirectory(prefix="cudagraph-doctor-") as folder:
+        file = Path(folder) / "history.json"
+        report = examine(replace(settings, history=str(file)), display)
+        report = replace(report, settings={**report.settings, "history": ""})
+        if not file.exists():
+            return report, None
+        return report, from_plain(History, json.loads(file.read_text(encoding="utf-8")))
+
+
+def examine_again(again: Again) -> tuple[Report, History]:
+    """A stored run, judged again from its data. Raises UsageError if it cannot be read."""
+    started = time.time()
+    history = judged(again.history())
+    return (
+        Report(
+            tool=environment.tool(started),
+            environment={**environment.base(), "backend": history.run.backend},
+            target={"spec": history.run.target, "form": history.run.form},
+            outcomes=(outcome(history, findings(history)),),
+            settings={"check": "inputs", "from": str(again.source)},
+        ),
+        history,
+    )
