@@ -34,7 +34,7 @@ def frames(error: BaseException) -> Iterator[tuple[Owner, FrameType, int]]:
     """(owner, frame, line) of each frame of the traceback, outermost first."""
     walked = list(traceback.walk_tb(error.__traceback__))
     modules = [str(frame.f_globals.get("__name__", "")) for frame, _ in walked]
-    for (frame, line), module, callee in zip(walked, modules, [*modules[1:], ""], strict=True):
+    for (frame, line), module, callee in zip(walked, modules, [*modules, ""][1:], strict=True):
         yield "library" if calls_compiled(frame, callee) else owner(module), frame, line
 
 

@@ -18,14 +18,26 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
 from cudagraph_doctor.settings import Settings
 from cudagraph_doctor.worker import STACKS_SIGNAL
 
-# As multiprocessing does when it spawns: the child finds modules where the parent does (installed, editable or plain
-# checkout). The working directory comes last, so that no file in it shadows the standard library or torch.
-_BOOT = "import sys; sys.path[:] = sys.argv[1:]; from cudagraph_doctor.worker import main; main()"
+_HERE = str(Path(__file__).parent)
+_BOOT = """
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+here, sys.path[:] = sys.argv[1], sys.argv[2:]
+spec = spec_from_file_location("cudagraph_doctor", here + "/__init__.py", submodule_search_locations=[here])
+sys.modules[spec.name] = package = module_from_spec(spec)
+spec.loader.exec_module(package)
+from cudagraph_doctor.worker import main
+main()
+"""
+"""As multiprocessing does when it spawns: the child finds modules where the parent does (installed, editable or plain
+checkout). The working directory comes last, so that no file in it shadows the standard library or torch; this package
+is the very one that the parent runs, though another one be installed."""
 
 _STACKS_WAIT_S = 5.0
 _TAIL_CHARACTERS = 4000
@@ -60,7 +72,7 @@ def run(
     with tempfile.TemporaryFile() as stacks, _closing(messages_read):
         with _closing(messages_write):
             process = subprocess.Popen(
-                [sys.executable, "-u", "-P", "-c", _BOOT, *_working_directory_last(sys.path)],
+                [sys.executable, "-u", "-P", "-c", _BOOT, _HERE, *_working_directory_last(sys.path)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

@@ -149,11 +149,14 @@ def capture_faults(to_pages: str) -> str:
     rows = [f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
     for name, fault in recorder.CAPTURE_FAULTS.items():
         score = recorder.score(name, recorder.watched(name, False, "emulated")) if fault.emulated else None
-        on_gpu = told["faults"][name] if told else {}
-        said = on_gpu["with CUPTI"]["fault"]["message"] if told else score.message if score else ""
-        cells = [f"`{name}`", *([_plain(on_gpu["plain"])] if told else []), said]
+        on_gpu = told["faults"].get(name) if told else None
+        said = on_gpu["with CUPTI"]["fault"]["message"] if on_gpu else score.message if score else ""
+        cells = [f"`{name}`", *([_plain(on_gpu["plain"]) if on_gpu else "not recorded"] if told else []), said]
         cells.append("not seen" if score is None else _named({key: getattr(score, key) for key in recorder.ASKED}))
         for tool in tools:
+            if on_gpu is None:
+                cells.append("not recorded")
+                continue
             twin = on_gpu[tool]["twin"]["status"]
             named = _named({key: on_gpu[tool]["fault"][key] for key in recorder.ASKED})
             cells.append(named if twin == "passed" else f"{named}; twin {twin}")

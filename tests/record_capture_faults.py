@@ -2,8 +2,8 @@
 
 On a GPU, in processes of their own: torch alone (`plain_capture.py`), and `capture`, with CUPTI and without; what shows
 only in a new process has one for each run of it. From the result, `tests/data/capture_faults.json`,
-`docs/regenerate.py` makes a table. What the emulated backend does is asked anew each time, by the same code (`watched`,
-`score`), as the tests do.
+`docs/regenerate.py` makes a table. Faults can be named; what was recorded of the others stays. What the emulated
+backend does is asked anew each time, by the same code (`watched`, `score`), as the tests do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,7 @@ def _name(fault: CaptureFault, culprit: Culprit) -> str:
 
 def _at(finding: Finding) -> str:
     place = finding.location
-    return f"{place.file}:{place.line}" if place else "no line"
+    return f"{Path(place.file).name}:{place.line}" if place else "no line"
 
 
 def watched(name: str, twin: bool, backend: str) -> Outcome:
@@ -187,8 +187,22 @@ def recorded(name: str) -> dict[str, Any]:
         told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     else:
         lost = Outcome("capture", Status.ERRORED, f"exit {done.returncode}: {done.stderr[-3000:]}")
+        print(f"{name}: {lost.reason}", file=sys.stderr)
+        lost = replace(lost, reason=f"exit {done.returncode}")
         told = {tool: {key: _row(name, lost) for key in ("fault", "twin")} for tool in TOOLS}
     return {"plain": plain(name), **told}
+
+
+def merged(told: dict[str, Any], facts: dict[str, str], before: Path) -> dict[str, Any]:
+    """A record of what was recorded now, and of the other faults as they were recorded before, in order.
+
+    Raises ValueError if that was on another device or torch.
+    """
+    old = json.loads(before.read_text()) if before.exists() and set(told) != set(CAPTURE_FAULTS) else {"faults": {}}
+    if old["faults"] and (were := {fact: old[fact] for fact in facts}) != facts:
+        raise ValueError(f"{before.name} was recorded with {were}, and this is {facts}: record all faults anew")
+    faults = old["faults"] | told
+    return {**facts, "faults": {name: faults[name] for name in CAPTURE_FAULTS if name in faults}}
 
 
 def main() -> None:
@@ -210,7 +224,7 @@ def main() -> None:
         told = dict(zip(longest_first, pool.map(recorded, longest_first), strict=True))
     faults = {name: told[name] for name in names}
     facts = {"torch": torch.__version__, "device": torch.cuda.get_device_name()}
-    options.output.write_text(json.dumps({**facts, "faults": faults}, indent=1) + "\n")
+    options.output.write_text(json.dumps(merged(faults, facts, RECORDED), indent=1) + "\n")
     for name, told in faults.items():
         for word in TOOLS:
             fault, twin = told[word]["fault"], told[word]["twin"]

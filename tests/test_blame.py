@@ -126,6 +126,11 @@ def test_a_syntax_error_is_where_it_is(tmp_path: Path) -> None:
     assert (Path(place.file).name, place.line, place.code) == ("broken.py", 2, "y = (")
 
 
+def test_an_error_that_no_frame_raised_has_no_line() -> None:
+    made_in_c = ValueError("never raised from Python")
+    assert list(blame.frames(made_in_c)) == [] and blame.user_location(made_in_c) is None
+
+
 def test_the_error_that_broke_a_capture_counts_not_the_one_that_ends_it() -> None:
     try:
         try:

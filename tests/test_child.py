@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+import cudagraph_doctor
 
 if TYPE_CHECKING:
     from tests.conftest import FakeWorld
@@ -183,3 +186,12 @@ def test_output_of_the_child_comes_whole(fake_world: FakeWorld) -> None:
     assert "from a program" in done.stderr
     assert "raw" in done.stderr
     assert "é" * 100_000 in done.stderr
+
+
+def test_the_child_runs_the_copy_of_the_program_that_its_parent_is(fake_world: FakeWorld) -> None:
+    package = Path(cudagraph_doctor.__file__).parent
+    copy = shutil.copytree(
+        package, fake_world.folder / "cudagraph_doctor", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    done = fake_world.diff("import cudagraph_doctor.errors as module; print('from', module.__file__)")
+    assert f"from {copy}" in done.stderr, done.stderr

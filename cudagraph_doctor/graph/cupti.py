@@ -49,6 +49,13 @@ def node_creations(heard: Callable[[], None]) -> Iterator[None]:
         yield
 
 
+_NOT_TOLD_OF = re.compile(
+    r"cuda[GS]etDevice$|LastError$|IsCapturing|GetCaptureInfo|ExchangeStreamCaptureMode|cuCtx[GS]et|PrimaryCtxGetState"
+)
+"""Calls that ask or say which device, error or capture there is. What captures refuse is never among them, and torch
+makes them in destructors, also while an exception is on its way from C++ to Python: code that runs in Python then, as
+callbacks do, loses the exception."""
+
 _WITHOUT_STATUS = ("cudaGetErrorString", "cudaGetErrorName", "cudaCreateChannelDesc")
 """Calls that return no status: what CUPTI gives as the address of theirs must not be read."""
 
@@ -80,8 +87,12 @@ def failing_calls(heard: Callable[[str, int], None]) -> Iterator[None]:
                 heard(*nest.failed)
 
     def enable(subscriber: int) -> None:
-        for domain in (api.CallbackDomain.RUNTIME_API, api.CallbackDomain.DRIVER_API):
+        domains, calls = api.CallbackDomain, (api.runtime_api_trace_cbid, api.driver_api_trace_cbid)
+        for domain, names in zip((domains.RUNTIME_API, domains.DRIVER_API), calls, strict=True):
             api.enable_domain(1, subscriber, domain)
+            for call in names:
+                if _NOT_TOLD_OF.search(plain_name(call.name)):
+                    api.enable_callback(0, subscriber, domain, call)
 
     with _subscribed(api, called, enable):
         yield

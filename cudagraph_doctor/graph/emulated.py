@@ -15,7 +15,7 @@ from cudagraph_doctor.graph.backend import Block, Edit, GraphLog, LiveGraph
 from cudagraph_doctor.graph.emulation.device import EmulatedDevice, free_memory_bytes
 from cudagraph_doctor.graph.emulation.installation import in_place
 from cudagraph_doctor.graph.emulation.memory import bytes_view, place_of
-from cudagraph_doctor.graph.emulation.not_refused import NOT_REFUSED
+from cudagraph_doctor.graph.emulation.not_refused import NOT_REFUSED, REFUSED_IN_VAIN
 from cudagraph_doctor.graph.emulation.parameters import patched
 from cudagraph_doctor.graph.emulation.reading import read
 from cudagraph_doctor.graph.emulation.recording import Recording
@@ -55,9 +55,12 @@ class EmulatedBackend:
         return in_place(self._device)
 
     def not_checked(self) -> tuple[str, ...]:
-        """What the emulation cannot see, and what it lets pass though CUDA refuses it."""
-        only_cuda = f"operators that a capture refuses on CUDA only: {', '.join(NOT_REFUSED)}"
-        return (*_NOT_CHECKED, only_cuda) if NOT_REFUSED else _NOT_CHECKED
+        """What the emulation cannot see, and where it answers otherwise than CUDA."""
+        answers = {
+            "what a capture refuses on CUDA only": NOT_REFUSED,
+            "whether CUDA refuses it too, which it does not where it was tried": REFUSED_IN_VAIN,
+        }
+        return (*_NOT_CHECKED, *(f"{what}: {', '.join(names)}" for what, names in answers.items() if names))
 
     def synchronize(self) -> None:
         """Nothing to wait for."""

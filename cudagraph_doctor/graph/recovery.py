@@ -20,12 +20,13 @@ import torch
 def free_generators(generators: Iterable[torch.Generator] = ()) -> None:
     """Capture next to nothing with the default generator and these, on a stream of its own.
 
+    That one has another priority than those of users, which torch hands out in turn, a new one being an old one again.
     Their seeds stay. Where not even that can be captured, what is run next says why: nothing is raised here.
 
     Args:
         generators: generators of the device besides the default one.
     """
-    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(priority=-1)
     with contextlib.suppress(RuntimeError), torch.cuda.stream(stream):
         for generator in generators:
             graph.register_generator_state(generator)

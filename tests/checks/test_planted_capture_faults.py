@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import re
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 
 from cudagraph_doctor.findings import Outcome, Status
 from cudagraph_doctor.graph.cuda import CudaBackend
@@ -78,6 +81,30 @@ def test_what_is_recorded_of_a_fault() -> None:
     told = recorder.asked("item", "emulated")
     assert [tool for tool in told if told[tool]["fault"]["line"]] == list(recorder.TOOLS)
     assert {told[tool]["twin"]["status"] for tool in told} == {"passed"}
+
+
+def test_what_was_recorded_before_stays(tmp_path: Path) -> None:
+    facts, before = {"torch": "2", "device": "a GPU"}, tmp_path / "recorded.json"
+    names = list(CAPTURE_FAULTS)[:3]
+    assert list(recorder.merged({names[2]: {}}, facts, before)["faults"]) == [names[2]]
+    before.write_text(json.dumps({**facts, "faults": {names[1]: {"old": 1}, names[2]: {"old": 1}, "gone": {}}}))
+    merged = recorder.merged({names[0]: {}, names[2]: {"new": 1}}, facts, before)
+    assert merged == {**facts, "faults": {names[0]: {}, names[1]: {"old": 1}, names[2]: {"new": 1}}}
+    with pytest.raises(ValueError, match="record all faults anew"):
+        recorder.merged({names[0]: {}}, {**facts, "torch": "3"}, before)
+    assert set(recorder.merged(dict.fromkeys(CAPTURE_FAULTS), {**facts, "torch": "3"}, before)["faults"]) == set(
+        CAPTURE_FAULTS
+    )
+
+
+def test_no_path_of_the_machine_is_recorded() -> None:
+    assert re.findall(r"\B/(?:tmp|work|opt|root|home|usr)\b", recorder.RECORDED.read_text()) == []
+
+
+@pytest.fixture(autouse=True)
+def new_capture_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream of captures is none of the fault's own: torch hands out 32 of them in turn."""
+    monkeypatch.setattr(torch.cuda.graph, "default_capture_stream", None)
 
 
 def on_a_gpu(name: str, twin: bool, tool: str) -> Any:

@@ -2,7 +2,7 @@
 
 `python tests/graph/capture_cases.py` tries all on the CUDA device and writes the answers to
 `tests/data/capture_conformance.json`: what the emulation is held to on machines without a GPU. With `--list`, anywhere,
-it writes what the emulation lets pass nevertheless into `cudagraph_doctor/graph/emulation/not_refused.py`.
+it writes where the emulation nevertheless answers otherwise into `cudagraph_doctor/graph/emulation/not_refused.py`.
 """
 
 from __future__ import annotations
@@ -314,26 +314,41 @@ def emulated(case: str, mode: str) -> Answer:
 
 def not_refused() -> list[str]:
     """Cases that CUDA refuses and the emulation lets pass, in order; with the mode where it is not all modes."""
-    passed = [
+    return _apart("refused", "passes")
+
+
+def refused_in_vain() -> list[str]:
+    """Cases that CUDA takes and the emulation refuses, likewise."""
+    return _apart("passes", "refused")
+
+
+def _apart(on_cuda: str, here: str) -> list[str]:
+    apart = [
         (case, mode)
         for (case, mode), found in recorded().items()
-        if found.outcome == "refused" and emulated(case, mode).outcome == "passes"
+        if found.outcome == on_cuda and emulated(case, mode).outcome == here
     ]
     names: dict[str, None] = {}
-    for case, mode in passed:
-        everywhere = all((case, other) in passed for other in MODES if (case, other) in tried())
+    for case, mode in apart:
+        everywhere = all((case, other) in apart for other in MODES if (case, other) in tried())
         names[case if everywhere else f"{case} ({mode})"] = None
     return list(names)
 
 
 def listed() -> str:
     """The module that says so."""
-    rows = "".join(f"    {json.dumps(name)},\n" for name in not_refused())
+
+    def names(cases: list[str]) -> str:
+        rows = "".join(f"    {json.dumps(name)},\n" for name in cases)
+        return f"tuple[str, ...] = ({chr(10) + rows if rows else ''})\n"
+
     return (
-        '"""What CUDA refuses in a capture and the emulation lets pass. Made by `capture_cases.py --list`."""\n'
+        '"""Where CUDA and the emulation differ on what a capture takes. Made by `capture_cases.py --list`."""\n'
         "\nfrom __future__ import annotations\n\n"
-        f"NOT_REFUSED: tuple[str, ...] = ({chr(10) + rows if rows else ''})\n"
-        '"""By the names of the cases there."""\n'
+        f"NOT_REFUSED: {names(not_refused())}"
+        '"""What CUDA refuses and the emulation lets pass, by the names of the cases there."""\n\n'
+        f"REFUSED_IN_VAIN: {names(refused_in_vain())}"
+        '"""What CUDA takes and the emulation refuses."""\n'
     )
 
 

@@ -19,7 +19,8 @@ import torch
 
 from cudagraph_doctor.graph.cuda import CudaBackend
 from cudagraph_doctor.graph.emulated import EmulatedBackend
-from cudagraph_doctor.graph.emulation.not_refused import NOT_REFUSED
+from cudagraph_doctor.graph.emulation.not_refused import NOT_REFUSED, REFUSED_IN_VAIN
+from cudagraph_doctor.graph.recovery import forget_captured_events, free_generators
 
 
 def beside(name: str) -> ModuleType:
@@ -55,6 +56,14 @@ def cuda() -> Iterator[str]:
     finally:
         torch.cuda.set_stream(before)
         torch.cuda.synchronize()
+        free_generators()  # the next test may draw, and may pin memory
+        forget_captured_events()
+
+
+def another_stream() -> Any:
+    """A stream that neither works now nor captures: torch hands out 32 of them in turn."""
+    taken = (torch.cuda.current_stream(), torch.cuda.graph.default_capture_stream)
+    return next(stream for stream in iter(torch.cuda.Stream, None) if stream not in taken)
 
 
 @pytest.fixture(params=[emulated, pytest.param(cuda, marks=pytest.mark.gpu)], ids=["emulated", "cuda"])
@@ -93,19 +102,24 @@ def test_the_emulation_answers_as_cuda_did(case: str, mode: str) -> None:
     found, wanted = cases.emulated(case, mode), RECORDED[case, mode]
     if {case, f"{case} ({mode})"} & set(NOT_REFUSED):
         assert (found.outcome, wanted.outcome) == ("passes", "refused")
+    elif {case, f"{case} ({mode})"} & set(REFUSED_IN_VAIN):
+        assert (found.outcome, wanted.outcome) == ("refused", "passes")
     elif "fails eagerly" not in (found.outcome, wanted.outcome):
         assert found == wanted
 
 
-def test_what_only_cuda_refuses_is_listed() -> None:
-    assert list(NOT_REFUSED) == cases.not_refused(), "run `python tests/graph/capture_cases.py --list`"
+def test_where_the_emulation_differs_is_listed() -> None:
+    listed = list(NOT_REFUSED), list(REFUSED_IN_VAIN)
+    assert listed == (cases.not_refused(), cases.refused_in_vain()), "run `python tests/graph/capture_cases.py --list`"
 
 
 def test_the_list_is_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cases, "not_refused", lambda: ["inv", 'a "quoted" one'])
+    monkeypatch.setattr(cases, "refused_in_vain", lambda: [])
     namespace: dict[str, Any] = {}
     exec(cases.listed(), namespace)
     assert namespace["NOT_REFUSED"] == ("inv", 'a "quoted" one')
+    assert namespace["REFUSED_IN_VAIN"] == ()
 
 
 def test_a_difference_in_one_mode_is_listed_with_the_mode(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,6 +131,12 @@ def test_a_difference_in_one_mode_is_listed_with_the_mode(monkeypatch: pytest.Mo
     }
     monkeypatch.setattr(cases, "recorded", lambda: on_cuda)
     assert cases.not_refused() == ["inv", "det (no_grad)"]
+
+
+def test_what_the_emulation_alone_refuses_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = cases.Answer("passes")
+    monkeypatch.setattr(cases, "recorded", lambda: {("item", "compiled"): passed, ("sort", "no_grad"): passed})
+    assert cases.refused_in_vain() == ["item (compiled)"] and cases.not_refused() == []
 
 
 @pytest.mark.gpu
@@ -159,10 +179,10 @@ def test_a_pageable_copy_is_refused_without_harm_to_the_stream(device: str) -> N
 
 def test_a_stream_that_is_forked_and_not_joined(device: str) -> None:
     t = Tensors(device)
-    side = torch.cuda.Stream()
+    side = another_stream()
     with (
         pytest.raises(RuntimeError, match="unjoined work"),
-        torch.cuda.graph(torch.cuda.CUDAGraph(), stream=torch.cuda.Stream()),
+        torch.cuda.graph(torch.cuda.CUDAGraph(), stream=another_stream()),
     ):
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -171,7 +191,7 @@ def test_a_stream_that_is_forked_and_not_joined(device: str) -> None:
 
 def test_a_stream_that_is_forked_and_joined(device: str) -> None:
     t = Tensors(device)
-    side = torch.cuda.Stream()
+    side = another_stream()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         main = torch.cuda.current_stream()
@@ -187,7 +207,7 @@ def test_a_stream_that_is_forked_and_joined(device: str) -> None:
 
 def test_waiting_for_an_event_from_outside(device: str) -> None:
     t = Tensors(device)
-    outside = torch.cuda.Stream()
+    outside = another_stream()
     event = torch.cuda.Event()
     with torch.cuda.stream(outside):
         t.floats.add_(1)
@@ -201,7 +221,7 @@ def test_work_on_a_stream_that_takes_no_part_runs_at_once_and_is_not_in_the_grap
     counter = torch.zeros(1, device=device)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    other = torch.cuda.Stream()
+    other = another_stream()
     with torch.cuda.graph(graph):
         out = t.floats + 1
         with torch.cuda.stream(other):
@@ -346,7 +366,7 @@ def test_is_current_stream_capturing(device: str) -> None:
     seen = []
     with torch.cuda.graph(torch.cuda.CUDAGraph()):
         seen.append(torch.cuda.is_current_stream_capturing())
-        with torch.cuda.stream(torch.cuda.Stream()):
+        with torch.cuda.stream(another_stream()):
             seen.append(torch.cuda.is_current_stream_capturing())
     seen.append(torch.cuda.is_current_stream_capturing())
     assert seen == [True, False, False]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import enum
 import importlib
 import sys
 import threading
@@ -20,6 +21,20 @@ class CuptiError(Exception):
     pass
 
 
+class RuntimeCalls(enum.IntEnum):
+    INVALID = 0
+    cudaGetLastError_v3020 = 10
+    cudaSetDevice_v3020 = 16
+    cudaGetDeviceCount_v3020 = 3
+    cudaMalloc_v3020 = 20
+    cudaStreamGetCaptureInfo_v2_ptsz_v11030 = 30
+
+
+class DriverCalls(enum.IntEnum):
+    cuCtxSynchronize = 1
+    cuCtxGetDevice_v2 = 2
+
+
 class Api:
     """What cupti-python does, as far as `node_creations` leans on it."""
 
@@ -27,6 +42,8 @@ class Api:
     CallbackDomain = SimpleNamespace(RESOURCE=3, RUNTIME_API=2, DRIVER_API=1)
     ApiCallbackSite = SimpleNamespace(API_ENTER=0, API_EXIT=1)
     CallbackIdResource = SimpleNamespace(GRAPHNODE_CREATED=13)
+    runtime_api_trace_cbid = RuntimeCalls
+    driver_api_trace_cbid = DriverCalls
 
     def __init__(self) -> None:
         self.refuses: Exception | None = None
@@ -137,7 +154,14 @@ def test_calls_that_a_capture_refuses_are_heard_at_their_end(api: Api) -> None:
         api.call("cuMemAlloc_v2_ptsz", 908)
     api.call("cudaFree_v3020", 900)
     assert heard == [("cudaStreamSynchronize", 900), ("cuMemAlloc", 908)]
-    assert api.enabled == [(1, 77, 2, 0), (1, 77, 1, 0)]
+
+
+def test_what_torch_calls_in_destructors_is_not_told_of(api: Api) -> None:
+    with failing_calls(lambda name, code: None):
+        on, *off = api.enabled[:4]
+        assert on == (1, 77, 2, 0) and [entry[:3] for entry in off] == [(0, 77, 2)] * 3
+        assert [entry[3] for entry in off] == [10, 16, 30]
+        assert api.enabled[4:] == [(1, 77, 1, 0), (0, 77, 1, 2)]
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from cudagraph_doctor.graph.cupti import Unavailable, node_creations
+from cudagraph_doctor.graph.cupti import Unavailable, failing_calls, node_creations
 
 pytestmark = [
     pytest.mark.gpu,
@@ -48,3 +51,20 @@ def test_one_subscriber_a_process() -> None:
         pytest.fail("entered")
     with node_creations(nothing):
         pass
+
+
+class Refusing(TorchDispatchMode):
+    """An exception that goes from Python through torch's C++ to Python."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise KeyError(str(func))
+
+
+@pytest.mark.parametrize("index", [lambda x, i, y: x[i], lambda x, i, y: x.__setitem__(i, y), lambda x, i, y: x[:i]])
+def test_exceptions_on_their_way_through_torch_are_not_lost(index: Callable[..., object]) -> None:
+    """Measured on an H200, torch 2.11: an index's device guard calls cudaGetDevice while the exception passes it."""
+    x, y, i = torch.zeros(4, device="cuda"), torch.ones(1, device="cuda"), torch.tensor([2], device="cuda")
+    index(x, i, y)
+    refusing: Any = Refusing
+    with failing_calls(lambda name, code: None), refusing(), pytest.raises(KeyError):
+        index(x, i, y)

@@ -83,9 +83,12 @@ def test_it_is_a_backend() -> None:
     assert backend.not_checked()
 
 
-def test_what_only_cuda_refuses_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_cuda_answers_otherwise_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(emulated, "NOT_REFUSED", ("inv", "solve"))
-    assert EmulatedBackend().not_checked()[-1] == "operators that a capture refuses on CUDA only: inv, solve"
+    monkeypatch.setattr(emulated, "REFUSED_IN_VAIN", ("index by a list (compiled)",))
+    only_cuda, only_here = EmulatedBackend().not_checked()[-2:]
+    assert only_cuda == "what a capture refuses on CUDA only: inv, solve"
+    assert only_here.endswith("which it does not where it was tried: index by a list (compiled)")
     monkeypatch.setattr(emulated, "NOT_REFUSED", ())
     assert not any("on CUDA only" in sentence for sentence in EmulatedBackend().not_checked())
 

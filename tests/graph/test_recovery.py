@@ -38,7 +38,7 @@ class Graph:
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Graph]]:
     zeros = torch.zeros
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
-    monkeypatch.setattr(torch.cuda, "Stream", lambda: None)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda priority: None)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch, "zeros", lambda n, device: zeros(n))

@@ -12,6 +12,7 @@ import torch
 from cudagraph_doctor.graph import cupti
 from cudagraph_doctor.graph.cuda import CudaBackend
 from cudagraph_doctor.graph.illegal import CaptureStatus, Kind
+from cudagraph_doctor.graph.recovery import free_generators
 from cudagraph_doctor.observation.model import Observation, ToldBy
 from cudagraph_doctor.observation.observe import Observer
 from cudagraph_doctor.progress import Silent
@@ -140,6 +141,7 @@ def test_the_status_of_a_stream(backend: CudaBackend) -> None:
             x.sum().item()
         asked.append(backend.capture_status(torch.cuda.current_stream().cuda_stream))
     torch.cuda.set_stream(stream)
+    free_generators()  # other tests draw
     none, active, broken = CaptureStatus
     assert asked == [none, none, active, none, broken]
 

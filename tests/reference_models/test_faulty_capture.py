@@ -45,6 +45,12 @@ def made(device: str, name: str, twin: bool = False) -> Any:
     return reference_models.load(form, device=device, fault=name, twin=twin, preset="tiny")
 
 
+@pytest.fixture(autouse=True)
+def new_capture_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream of captures is none of the fault's own: torch hands out 32 of them in turn."""
+    monkeypatch.setattr(torch.cuda.graph, "default_capture_stream", None)
+
+
 @pytest.fixture
 def emulated() -> Iterator[str]:
     with EmulatedBackend().installed():
