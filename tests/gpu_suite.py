@@ -27,21 +27,24 @@ CAPTURES = (
     "tests/reference_models/test_faulty_capture.py",
 )
 """Captures that fail, on purpose: they get processes of their own."""
-APART = [f"--ignore={path}" for path in CAPTURES]
+INPUTS = ("tests/replays", "tests/checks/test_replay_inputs.py", "tests/checks/test_planted_input_faults.py")
+APART = [f"--ignore={path}" for path in (*CAPTURES, *INPUTS)]
 GROUPS = {
     "graph": ["tests/graph", *APART],
     "kernels": ["tests/reference_models", *APART],
     "zoo": ["tests/test_zoo.py", "-k", "diff-"],
     "zoo-capture": ["tests/test_zoo.py", "-k", "capture-0"],
+    "zoo-inputs": ["tests/test_zoo.py", "-k", "inputs-0"],
     "faults": ["tests/checks", *APART],
     "capture": list(CAPTURES),
+    "inputs": list(INPUTS),
     "program": ["tests/test_cli_gpu.py", "tests/proof"],
     "recording": ["tests/recording"],
     "engines": ["tests/examples", "-k", "not nano_vllm"],
     "nano-vllm": ["tests/examples", "-k", "nano_vllm"],
 }
 """Group -> what pytest is told."""
-WORKERS = {"zoo": 5, "zoo-capture": 2, "faults": 5, "capture": 5}
+WORKERS = {"zoo": 5, "zoo-capture": 2, "zoo-inputs": 3, "faults": 5, "capture": 5, "inputs": 4}
 """Groups that are spread over processes (pytest-xdist), where that is installed."""
 ALONE = ("nano-vllm",)
 """Groups that size their caches by the memory that is free."""
