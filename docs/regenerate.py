@@ -29,7 +29,7 @@ from cudagraph_doctor.rules import RULES
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(
-    r"(?P<open><!-- (?P<kind>\w+)(?: (?P<argument>.+?))? -->\n)(?P<old>.*?)(?P<close><!-- end -->)", re.S
+    r"(?P<open><!-- (?P<kind>\w+)(?: (?P<argument>[^\n]+?))? -->\n)(?P<old>.*?)(?P<close><!-- end -->)", re.S
 )
 _SECONDS = re.compile(r"\b\d+(\.\d+)? s\b")
 
@@ -186,8 +186,8 @@ def _script(folder: str, name: str) -> ModuleType:
 def _plain(told: dict[str, str]) -> str:
     if not told["raised"]:
         return "nothing"
-    first = "" if told["first"] == told["raised"] else f', after "{told["first"]}"'
-    return f'"{told["raised"]}" at {told["raised_at"] or "no line of the model"}{first}'
+    said = [f'"{told[which]}" at {told[f"{which}_at"] or "no line of the model"}' for which in ("raised", "first")]
+    return ", after ".join(dict.fromkeys(said))
 
 
 def _named(asked: dict[str, bool]) -> str:

@@ -49,6 +49,13 @@ def test_an_unknown_kind_of_block_is_an_error(tmp_path: Path) -> None:
         regenerate.regenerated(page)
 
 
+def test_blocks_without_an_argument_are_blocks_of_their_own(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- rules -->\nSTALE\n<!-- end -->\nbetween\n<!-- commands -->\nSTALE\n<!-- end -->\n")
+    rules, between, commands = regenerate.regenerated(page).partition("<!-- end -->\nbetween\n")
+    assert between and "CGD101" in rules and "`capture`" in commands and "STALE" not in rules + commands
+
+
 def test_a_command_that_fails_is_an_error_and_not_an_output() -> None:
     with pytest.raises(RuntimeError, match="ended with 2"):
         regenerate.output("cudagraph-doctor explain CGD999")
