@@ -26,10 +26,11 @@ from cudagraph_doctor.proof.start import discover, planned, subject_of, without_
 from cudagraph_doctor.proof.steps import Steps
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.replays import baked, content, told_elsewhere
-from cudagraph_doctor.replays.accuse import accuse, measured
+from cudagraph_doctor.replays.accuse import Accused, accuse, measured
 from cudagraph_doctor.replays.collect import Watched, Watcher
+from cudagraph_doctor.replays.handover import handover_findings
 from cudagraph_doctor.replays.judging import CHECK, CODES, judged, outcome
-from cudagraph_doctor.replays.model import Dump, History, Run
+from cudagraph_doctor.replays.model import Dump, History, Replay, Run
 from cudagraph_doctor.replays.plain import to_plain
 from cudagraph_doctor.replays.recapture import captures, chosen, interleaved
 from cudagraph_doctor.replays.suspects import Suspects
@@ -82,6 +83,10 @@ class _Inputs:
         try:
             discover(self.arms, served, self.progress, _RUNS)
             self.progress.stage("what replays read", len(served))
+            self.progress.stage("copies", 1)
+            early = handover_findings(self.arms, served, self.progress)
+            if early:  # what is read hangs on the clock: nothing else can be told before this is mended
+                return self._of_order(early, plan, served)
             watched = Watcher(self.arms, self.subject.target).watch(served)
             self.progress.stage("steps", len(served))
             self.arms.begin(served)
@@ -148,6 +153,7 @@ class _Inputs:
         own_keys = self.subject.form == "engine"
         accused = accuse(history, steps.cases, captured, own_keys, self.settings.values)
         told_elsewhere.add(accused, extra, history)
+        told_elsewhere.add_lost(accused, watched.lost, history)
         for case in accused.unexplained:
             self.subject.not_checked.append(
                 f"why step {case.at.step} ({case.at.in_rows}, graph {case.at.key}) differs from eager "
@@ -164,6 +170,16 @@ class _Inputs:
         self.subject.not_checked.append("what comes after the replay that failed")
         empty = History(self._about(), not_checked=tuple(self.subject.not_checked))
         return outcome(empty, [finding], without_graph(plan), self.arms.runs)
+
+    def _of_order(self, early: list[Finding], plan: list[Planned], served: list[Planned]) -> Outcome:
+        names = ", ".join(f"`{finding.culprit.name}`" for finding in early if finding.culprit)
+        self.subject.not_checked.append(f"what replays read, as long as {names} is handed over too early")
+        replays = tuple(Replay(at.index, at.step, at.rows, str(at.key), ()) for at in served)
+        history = History(self._about(), replays=replays, not_checked=tuple(self.subject.not_checked))
+        accused = Accused()
+        told_elsewhere.add(accused, early, history)
+        history = replace(history, flags=tuple(accused.flags), trials=tuple(accused.trials))
+        return outcome(history, findings(history), without_graph(plan), self.arms.runs)
 
     def _about(self) -> Run:
         settings = self.settings

@@ -258,6 +258,14 @@ _ALL = (
         "A captured tensor's name leads to other memory by now; the graph reads what was left behind.",
     ),
     _rule(
+        "CGD306",
+        "captured-memory-reused",
+        Severity.ERROR,
+        "inputs",
+        "Memory that a graph reads was freed and is another tensor's by now.",
+    ),
+    _rule("CGD307", "captured-memory-freed", Severity.ERROR, "inputs", "Memory that a graph reads is freed."),
+    _rule(
         "CGD308",
         "weights-replaced",
         Severity.ERROR,
@@ -279,11 +287,32 @@ _ALL = (
         "Padding rows hold values that spread to live rows, as a division by zero does.",
     ),
     _rule(
+        "CGD311",
+        "pinned-buffer-rewritten",
+        Severity.ERROR,
+        "inputs",
+        "A pinned host buffer is rewritten before the copy out of it has run.",
+    ),
+    _rule(
+        "CGD312",
+        "host-read-too-early",
+        Severity.ERROR,
+        "inputs",
+        "The host reads what a copy behind the replay has not brought yet.",
+    ),
+    _rule(
         "CGD313",
         "output-kept-and-overwritten",
         Severity.ERROR,
         "inputs",
         "A graph's output is overwritten while its caller still reads it.",
+    ),
+    _rule(
+        "CGD314",
+        "outputs-share-a-pool",
+        Severity.ERROR,
+        "inputs",
+        "A graph overwrites the live output of another one of its pool.",
     ),
     _rule(
         "CGD315",

@@ -9,7 +9,7 @@ to memory of its own before that replay: if later outputs change, and towards ea
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 import torch
@@ -23,9 +23,9 @@ from cudagraph_doctor.proof.compare import Level, compare, without_values, worst
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.rules import RULES
 
-_DELAY_MS = 8.0
+DELAY_MS = 8.0
 """Device delay before each replay: longer than the host needs for a step's staging."""
-_TIMES = 3
+TIMES = 3
 """Delayed runs; all have to be wrong."""
 _MAX_BYTES = 1 << 22
 """Captured tensors above this size are not watched at replays."""
@@ -48,8 +48,8 @@ def free_run_findings(arms: Arms, plan: Sequence[Planned], progress: Progress, v
     if not owns_runner and not subject.pipelined:
         return []
     progress.advance("in a row, waiting after each step")
-    first, again = _run(arms, plan), _run(arms, plan)
-    if _first_difference(first, again) is not None:
+    first, again = run_freely(arms, plan), run_freely(arms, plan)
+    if first_difference(first, again) is not None:
         subject.not_checked.append("kept outputs and ordering: the same steps in a row gave different results twice")
         return []
     findings = _kept_outputs(arms, plan, first, values) if owns_runner else []
@@ -58,9 +58,25 @@ def free_run_findings(arms: Arms, plan: Sequence[Planned], progress: Progress, v
     return findings
 
 
-def _run(
-    arms: Arms, plan: Sequence[Planned], *, graphs: bool = True, wait: bool = True, listener: Listener | None = None
+def run_freely(
+    arms: Arms,
+    plan: Sequence[Planned],
+    *,
+    graphs: bool = True,
+    wait: bool = True,
+    listener: Listener | None = None,
+    around: AbstractContextManager[Any] | None = None,
 ) -> list[Outputs]:
+    """The steps in a row, from reset; what each put out.
+
+    Args:
+        arms: of the subject.
+        plan: the steps.
+        graphs: whether through their graphs.
+        wait: whether the host waits after each.
+        listener: called right before each replay.
+        around: entered for each step, not for the copies of what it put out.
+    """
     subject, backend = arms.subject, arms.backend
     subject.reset()
     backend.synchronize()
@@ -69,7 +85,8 @@ def _run(
         if listener:
             stack.enter_context(backend.log.listening(replaying=listener))
         for at in plan:
-            outputs = subject.replayed(at) if graphs else subject.eager(at)
+            with around or nullcontext():
+                outputs = subject.replayed(at) if graphs else subject.eager(at)
             with backend.own_memory():
                 results.append(tree.copies(outputs))
             del outputs
@@ -79,7 +96,8 @@ def _run(
     return results
 
 
-def _first_difference(a: Sequence[Outputs], b: Sequence[Outputs]) -> int | None:
+def first_difference(a: Sequence[Outputs], b: Sequence[Outputs]) -> int | None:
+    """Position of the first step whose outputs differ."""
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=True)) if compare(x, y)), None)
 
 
@@ -106,17 +124,17 @@ def _kept_outputs(arms: Arms, plan: Sequence[Planned], first: list[Outputs], val
                     with arms.backend.own_memory(), torch.inference_mode(tensor.is_inference()):
                         tensor.data = tensor.detach().clone()
 
-        return _run(arms, plan, listener=move)
+        return run_freely(arms, plan, listener=move)
 
     moved = moved_away()
-    at = _first_difference(moved, first)
+    at = first_difference(moved, first)
     if not kept or at is None:
         return []
-    eager = _run(arms, plan, graphs=False)
+    eager = run_freely(arms, plan, graphs=False)
 
     def heals(some: list[Outputs]) -> bool:
         # moving it may change the run, but not for the better: nothing is shown then
-        index = _first_difference(some, first)
+        index = first_difference(some, first)
         return index is not None and _distance(some[index], eager[index]) < _distance(first[index], eager[index])
 
     if not heals(moved):
@@ -167,14 +185,14 @@ def _ordering(arms: Arms, plan: Sequence[Planned], first: list[Outputs], progres
         arms.subject.not_checked.append("ordering between overlapping steps: needs a GPU")
         return []
     waiting: list[dict[str, torch.Tensor]] = []
-    _run(arms, plan, listener=_watcher(arms, plan, waiting, delay=False))
+    run_freely(arms, plan, listener=_watcher(arms, plan, waiting, delay=False))
     wrong_at = []
     delayed: list[dict[str, torch.Tensor]] = []  # of the first delayed run: later ones start from its wrong outputs
-    for number in range(_TIMES):
-        progress.advance(f"in a row, device slowed, {number + 1} of {_TIMES}")
+    for number in range(TIMES):
+        progress.advance(f"in a row, device slowed, {number + 1} of {TIMES}")
         seen = delayed if number == 0 else []
-        results = _run(arms, plan, wait=False, listener=_watcher(arms, plan, seen, delay=True))
-        at = _first_difference(results, first)
+        results = run_freely(arms, plan, wait=False, listener=_watcher(arms, plan, seen, delay=True))
+        at = first_difference(results, first)
         if at is None:
             return []
         wrong_at.append(at)
@@ -190,7 +208,7 @@ def _ordering(arms: Arms, plan: Sequence[Planned], first: list[Outputs], progres
         Finding(
             "CGD105",
             f"The steps are right when the host waits after each, and wrong from step {step.step} on when it runs "
-            f"ahead of a device slowed by {_DELAY_MS:g} ms a replay: {told}.",
+            f"ahead of a device slowed by {DELAY_MS:g} ms a replay: {told}.",
             Severity.ERROR,
             Proof.CONFIRMED,
             "Let the stream that stages wait for an event recorded after the replay that reads the buffer (the reverse "
@@ -200,7 +218,7 @@ def _ordering(arms: Arms, plan: Sequence[Planned], first: list[Outputs], progres
             key=str(step.key),
             backend=arms.backend.name,
             evidence={
-                "wrong": f"{_TIMES} of {_TIMES} delayed runs",
+                "wrong": f"{TIMES} of {TIMES} delayed runs",
                 "control": "0 of 2 runs that waited after each step",
                 "inputs_read_too_late": names[:8],
             },
@@ -213,7 +231,7 @@ def _watcher(arms: Arms, plan: Sequence[Planned], seen: list[dict[str, torch.Ten
 
     def before_replay(live: LiveGraph) -> None:
         if delay:
-            arms.backend.delay(_DELAY_MS)
+            arms.backend.delay(DELAY_MS)
         held = next((h for at in plan for h in arms.subject.held(at) if h.live is live), None)
         if held is not None:
             with arms.backend.own_memory():

@@ -38,6 +38,7 @@ class Cause(StrEnum):
     RANDOM_STATE = "random state put back"
     ATTRIBUTE = "attribute written in capture, read outside"
     UNINITIALISED = "read before it is written"
+    OVERWRITTEN = "overwritten by another graph before it is read"
 
 
 @dataclass(slots=True)

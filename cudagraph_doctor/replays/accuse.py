@@ -25,6 +25,7 @@ CODES = {
     Cause.WRONG_SLICE: "CGD304",
     Cause.REBOUND: "CGD305",
     Cause.PADDING: "CGD309",
+    Cause.OVERWRITTEN: "CGD314",
     Cause.PADDING_VALUE: "CGD310",
     Cause.RANDOM_STATE: "CGD315",
     Cause.SKIPPED: "CGD316",

@@ -22,6 +22,7 @@ from cudagraph_doctor.proof.reading import read, weight_names
 from cudagraph_doctor.proof.repair import corner
 from cudagraph_doctor.proof.scene import Scene, look
 from cudagraph_doctor.proof.subject import Planned
+from cudagraph_doctor.replays.freed import Lost, lost
 from cudagraph_doctor.replays.model import (
     SMALL_BYTES,
     Content,
@@ -49,6 +50,8 @@ class Watched:
     readings: list[Reading] = field(default_factory=list)
     unnamed: set[int] = field(default_factory=set)
     """Addresses of memory that graphs point at and nobody names."""
+    lost: list[Lost] = field(default_factory=list)
+    """Memory that graphs read although whoever it belonged to is gone."""
     pointers: int = 0
     """Addresses in parameters."""
 
@@ -89,11 +92,14 @@ class Watcher:
         scene = look(arms, at)
         if not scene.held:
             return
-        for held, graph in zip(scene.held, read(arms, scene.held), strict=True):
+        graphs = read(arms, scene.held)
+        if any(held.live.ordinal not in self.seen.graphs for held in scene.held):
+            self.seen.lost += lost(arms, at, scene.held, graphs)
+        for held, graph in zip(scene.held, graphs, strict=True):
             self._note_graph(held.live.ordinal, at, graph, held.live.captured_at, scene)
         number = len(self.seen.replays)
-        graphs = tuple(held.live.ordinal for held in scene.held)
-        self.seen.replays.append(Replay(at.index, at.step, at.rows, str(at.key), graphs))
+        ordinals = tuple(held.live.ordinal for held in scene.held)
+        self.seen.replays.append(Replay(at.index, at.step, at.rows, str(at.key), ordinals))
         expected = self._expected(at)
         for (name, _), region in self.seen.regions.items():
             captured = scene.captured.get(name)

@@ -5,7 +5,7 @@ Each lists remedies for what it suspects. They prove nothing by themselves: `Doc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -21,7 +21,7 @@ from cudagraph_doctor.proof.compare import same_bits
 from cudagraph_doctor.proof.diagnose import Bad
 from cudagraph_doctor.proof.reading import read
 from cudagraph_doctor.proof.repair import Cause, Remedy, corner
-from cudagraph_doctor.proof.subject import Planned
+from cudagraph_doctor.proof.subject import Held, Planned
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ class Suspects:
             self.skipped_inputs,
             self.random_state,
             self.attributes,
+            self.overwritten,
             self.padding_values,
             self.uninitialised,
         )
@@ -135,6 +136,36 @@ class Suspects:
         if own is None:  # as large as this graph's batch
             return lambda: None
         before, now.data = now.detach(), own.view(like.dtype).view(like.shape)
+        return partial(setattr, now, "data", before)
+
+    def overwritten(self, bad: Bad) -> Iterator[Remedy]:
+        """Tensors in graphs' own memory, given memory of their own before the later graphs of the step run."""
+        if len(bad.scene.held) < 2:
+            return
+        pools = {held.live.pool for held in bad.scene.held if held.live.pool}
+        blocks = [block for block in self.arms.backend.blocks() if block.pool in pools]
+        later = {held.live.ordinal for held in self._in_order(bad)[1:]}
+        for name, tensor in self.arms.look_around().paths.items():
+            if _inside(tensor, blocks):
+                yield Remedy(Cause.OVERWRITTEN, name, "output", mend=partial(self._moved_away, name, later))
+
+    def _in_order(self, bad: Bad) -> list[Held]:
+        """The graphs of the step as they are launched."""
+        launched: list[int] = []
+
+        def look(live: LiveGraph) -> None:
+            launched.append(live.ordinal)
+
+        with self.arms.backend.log.listening(replaying=look):
+            self.arms.run(Arm.REPLAYED, bad.at)
+        return sorted(bad.scene.held, key=lambda held: [*launched, held.live.ordinal].index(held.live.ordinal))
+
+    def _moved_away(self, name: str, later: Collection[int], live: LiveGraph) -> Callable[[], object]:
+        now = self.arms.look_around().paths.get(name)
+        if now is None or live.ordinal not in later:
+            return lambda: None
+        before = now.detach()
+        now.data = before.clone()
         return partial(setattr, now, "data", before)
 
     def uninitialised(self, bad: Bad) -> Iterator[Remedy]:

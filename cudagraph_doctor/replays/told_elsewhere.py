@@ -1,4 +1,4 @@
-"""Findings of the free-running pass as flags: what it forces is said by a rule of `inputs`. Plain data."""
+"""What was forced rather than healed, as flags: by running freely, or by filling memory that nobody owns."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from cudagraph_doctor.findings import Finding, Proof
 from cudagraph_doctor.replays.accuse import Accused
+from cudagraph_doctor.replays.freed import Lost
 from cudagraph_doctor.replays.model import Flag, History, Trial
 
-CODES = {"CGD104": "CGD313"}
-"""Rule of `diff` -> rule of `inputs`."""
+CODES = {"CGD104": "CGD313", "CGD311": "CGD311", "CGD312": "CGD312"}
+"""Rule that a finding has -> rule of `inputs`."""
 
 
 def add(accused: Accused, findings: Sequence[Finding], history: History) -> None:
@@ -25,10 +26,33 @@ def add(accused: Accused, findings: Sequence[Finding], history: History) -> None
             name=finding.culprit.name,
             kind=finding.culprit.kind,
             where=finding.culprit.detail,
-            evidence={**finding.evidence, "cause": "kept over a replay", "told": finding.message},
+            evidence={**finding.evidence, "cause": "order", "told": finding.message},
             location=finding.location,
             related=finding.related,
         )
         accused.flags.append(flag)
         if finding.proof is Proof.CONFIRMED and replay is not None:
             accused.trials.append(Trial(replay, (len(accused.flags) - 1,), True, 0))
+
+
+def add_lost(accused: Accused, found: Sequence[Lost], history: History) -> None:
+    """Add memory that is freed, and, of steps that are wrong and not explained, memory that has another owner."""
+    unexplained = {case.at.key for case in accused.unexplained}
+    for one in found:
+        if (one.owner and one.at.key not in unexplained) or _known(accused, one):
+            continue
+        replay = next((n for n, replay in enumerate(history.replays) if replay.index == one.at.index), None)
+        code = "CGD306" if one.owner else "CGD307"
+        name, kind = (one.owner, "state") if one.owner else ("freed memory", "unnamed")
+        evidence = {"cause": "forced", "bytes": one.bytes}
+        accused.flags.append(Flag(code, replay, name=name, kind=kind, where=f"read by {one.reader}", evidence=evidence))
+        if replay is not None:
+            accused.trials.append(Trial(replay, (len(accused.flags) - 1,), True, one.bytes))
+    explained = {one.at.key for one in found if one.owner}
+    accused.unexplained = [case for case in accused.unexplained if case.at.key not in explained]
+
+
+def _known(accused: Accused, one: Lost) -> bool:
+    return any(
+        flag.code in ("CGD306", "CGD307") and flag.name == (one.owner or "freed memory") for flag in accused.flags
+    )

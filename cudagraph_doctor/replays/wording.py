@@ -38,6 +38,14 @@ _TOLD: dict[str, tuple[str, str]] = {
         "`{name}` is in other memory by now than graph {key} captured, with other values",
         _IN_PLACE,
     ),
+    "CGD306": (
+        "graph {key} reads memory that was somebody else's when it was captured, and is `{name}`'s by now ({where})",
+        "Keep what a graph reads alive as long as the graph is: hold a reference to the tensor.",
+    ),
+    "CGD307": (
+        "graph {key} reads memory that is freed ({where})",
+        "Keep what a graph reads alive as long as the graph is: hold a reference to the tensor.",
+    ),
     "CGD308": (
         "the weight `{name}` is another tensor by now than the one that graph {key} captured",
         _IN_PLACE,
@@ -51,9 +59,22 @@ _TOLD: dict[str, tuple[str, str]] = {
         "`{name}` holds a value in its {where} that live rows suffer from",
         "Fill the padding rows of `{last}` with a value that the step can work with.",
     ),
+    "CGD311": (
+        "the pinned buffer `{name}` is rewritten before the copy out of it has run",
+        "Wait for an event recorded behind the copy before the buffer is written again, or use two buffers in turn.",
+    ),
+    "CGD312": (
+        "`{name}` is read on the host before the copy into it has run",
+        "Wait for an event recorded behind the copy before the host looks.",
+    ),
     "CGD313": (
         "`{name}` is an output of a graph, still in use when a later replay overwrites it",
         "Clone what is kept over a replay (`{last} = output.clone()`).",
+    ),
+    "CGD314": (
+        "`{name}` is an output of a graph, and overwritten by a later graph of the step before it is read",
+        "Capture graphs whose outputs live side by side into pools of their own, or copy the output before the other "
+        "graph is replayed.",
     ),
     "CGD315": (
         "the random state does not advance: every replay draws the same numbers",
@@ -192,7 +213,11 @@ def _healed(flag: Flag, trial: Trial, names: Sequence[str]) -> str:
             return f"Healed by giving {told} ({flag.where}) a live row's value: that state is left alone then"
         case "CGD310":
             return f"Healed by giving {told} ({flag.where}) a live row's value"
-        case "CGD313":
+        case "CGD306" | "CGD307":
+            return f"Shown by force: zeros in these {trial.bytes} bytes, right before the replay, change its result"
+        case "CGD311" | "CGD312":
+            return f"Healed by waiting for the copies of {told} alone, on a device that is slowed down"
+        case "CGD313" | "CGD314":
             return f"Healed by giving {told} memory of its own before that replay"
         case "CGD315":
             return "Healed by the random state that the eager step starts from"

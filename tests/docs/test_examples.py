@@ -26,6 +26,11 @@ WITHOUT = {
     "CGD212": "needs graphs whose end frees something: a GPU",
     "CGD218": "needs a library that calls CUDA: a GPU",
     "CGD219": "is for what none of the others explains",
+    "CGD306": "needs memory that is handed out again: a GPU",
+    "CGD307": "needs memory that graphs do not keep alive: a GPU",
+    "CGD311": "needs copies that run behind the host: a GPU",
+    "CGD312": "needs copies that run behind the host: a GPU",
+    "CGD314": "needs a pool that hands out memory twice: a GPU",
     "CGD321": "needs kernels that take bytes by value: a GPU",
     "CGD322": "needs launches that have a grid: a GPU",
 }

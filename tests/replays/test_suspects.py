@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from cudagraph_doctor.checks import replay_inputs
+from cudagraph_doctor.findings import Proof
 from cudagraph_doctor.graph.emulated import EmulatedBackend
 from cudagraph_doctor.progress import Silent
 from cudagraph_doctor.proof.arms import Arm, Arms
@@ -162,3 +164,47 @@ def test_the_right_suspicion_heals_and_no_other(loop: type[Loop], cause: Cause, 
 def test_a_sound_step_is_offered_little() -> None:
     remedies, _ = offered(Loop)
     assert set(remedies) == {Cause.PADDING_VALUE, Cause.UNINITIALISED}
+
+
+class TwoGraphs:
+    """An engine whose second graph writes over the scores of the first, which are read behind it."""
+
+    batch_sizes = (4,)
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.x = torch.zeros(4, device=device)
+        self.recapture()
+
+    def recapture(self) -> None:
+        pool = torch.cuda.graph_pool_handle()
+        self.first, self.second = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.first, pool=pool):
+            self.scores = self.x * 2
+        with torch.cuda.graph(self.second, pool=pool):
+            self.scores.zero_()
+
+    def reset(self) -> None:
+        pass
+
+    def graphs(self, on: bool) -> None:
+        self.on = on
+
+    def step(self, i: int, n: int) -> torch.Tensor:
+        x = torch.arange(4.0, device=self.device) + i
+        if not self.on:
+            return x * 2
+        self.x.copy_(x)
+        self.first.replay()
+        self.second.replay()
+        return self.scores.clone()
+
+
+def test_an_output_that_a_later_graph_overwrites() -> None:
+    backend = EmulatedBackend()
+    with backend.installed(), torch.no_grad():
+        engine: Any = TwoGraphs(backend.device)
+        outcome = replay_inputs.run(engine, backend, Settings(check="inputs", steps=2), Silent())
+    (finding,) = outcome.findings
+    assert (finding.code, finding.proof) == ("CGD314", Proof.CONFIRMED)
+    assert finding.culprit is not None and finding.culprit.name == "scores"

@@ -1,0 +1,79 @@
+"""Memory of no owner that graphs read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from cudagraph_doctor.graph.emulated import EmulatedBackend
+from cudagraph_doctor.progress import Silent
+from cudagraph_doctor.proof.arms import Arm, Arms
+from cudagraph_doctor.proof.reading import read
+from cudagraph_doctor.proof.scene import look
+from cudagraph_doctor.proof.start import discover, planned, subject_of
+from cudagraph_doctor.replays.freed import Lost, lost
+from cudagraph_doctor.settings import Settings
+
+
+class Loop:
+    """Adds a table that the captured step makes anew where it is not kept."""
+
+    buckets = (2,)
+
+    def __init__(self, device: str, keeps: bool, reads: bool = True) -> None:
+        self.device = device
+        self.reads = reads
+        self.table: torch.Tensor | None = self.made() if keeps else None
+
+    def made(self) -> torch.Tensor:
+        return torch.full((2,), 3.0, device=self.device)
+
+    def static_inputs(self, bucket: int) -> dict[str, Any]:
+        return {"x": torch.zeros(bucket, device=self.device)}
+
+    def next_inputs(self, step: int, n: int) -> dict[str, Any]:
+        return {"x": torch.arange(n, device=self.device).float() + step}
+
+    def prepare(self, static: Any, fresh: Any, bucket: int, capturing: bool) -> None:
+        self.passing = self.made() if capturing else None
+
+    def forward(self, inputs: dict[str, Any]) -> torch.Tensor:
+        table = self.table if self.table is not None else getattr(self, "passing", None)
+        if table is None:
+            table = self.made()
+        scratch = table * 2
+        return inputs["x"] + (scratch if self.reads else scratch.zero_())
+
+    def reset(self) -> None:
+        pass
+
+
+def found(**how: bool) -> list[Lost]:
+    backend = EmulatedBackend()
+    with backend.installed(), torch.no_grad():
+        loop = Loop(backend.device, **how)
+        subject = subject_of(loop, backend)
+        _, plan = planned(subject, Settings(check="inputs", batch_sizes=(2,), steps=1))
+        arms = Arms(subject, backend)
+        discover(arms, plan, Silent(), 1)
+        arms.begin(plan)
+        arms.save()
+        arms.run(Arm.EAGER, plan[0])
+        for held in subject.held(plan[0]):
+            held.tensors.pop("passing", None)  # the doctor holds what it can name
+        held_now = look(arms, plan[0]).held
+        return lost(arms, plan[0], held_now, read(arms, held_now))
+
+
+def test_freed_memory_that_is_read_is_shown_by_force() -> None:
+    (one,) = found(keeps=False)
+    assert one.reader == "aten.mul.Tensor, parameter 0" and one.bytes == 8 and not one.owner
+
+
+def test_freed_memory_without_effect_is_not_told() -> None:
+    assert found(keeps=False, reads=False) == []
+
+
+def test_kept_memory_is_not_freed() -> None:
+    assert found(keeps=True) == []
