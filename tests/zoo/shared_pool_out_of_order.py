@@ -55,7 +55,7 @@ class DraftAndVerify:
         verifies = {b: capture(lambda b=b: result[:b].copy_(self.verify(between[:b])), pool)[0] for b in self.buckets}  # type: ignore[misc]
         drafts = {b: capture(lambda b=b: between[:b].copy_(self.draft(hidden[:b])), pool)[0] for b in self.buckets}  # type: ignore[misc]
 
-        def run(fresh: torch.Tensor) -> torch.Tensor:
+        def run(fresh: torch.Tensor, kept: torch.Tensor = between) -> torch.Tensor:  # graphs keep no memory alive
             bucket = bucket_of(len(fresh), self.buckets)
             hidden[: len(fresh)].copy_(fresh)
             drafts[bucket].replay()
