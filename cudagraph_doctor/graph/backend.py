@@ -65,6 +65,10 @@ class LiveGraph:
     replays: int = 0
     nodes: int | None = None
     """Number of nodes at the end of the capture, where known."""
+    capture_s: float | None = None
+    """Seconds from the begin of the capture to its end, where that means something."""
+    instantiate_s: float | None = None
+    """Seconds that the instantiation took, where that is known."""
     notes: dict[str, Any] = field(default_factory=dict)
     """Free room for the backend."""
 

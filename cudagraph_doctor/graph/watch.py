@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -58,17 +59,22 @@ def watching(
             with _reporting(failed, pool):
                 super().capture_begin(pool, *args, **kwargs)
             self._doctor_pool = pool
+            self._doctor_began = time.perf_counter()
 
         def capture_end(self) -> None:
             with _reporting(failed, self._doctor_pool):
                 super().capture_end()
+            captured_by = time.perf_counter()
             let_go(self)
             if not self._doctor_user_keeps:
                 super().instantiate()
+            ready = time.perf_counter()
             # The body of `with torch.cuda.graph(...)` raised: the graph holds a part of the step only.
             if id(sys.exc_info()[1]) != self._doctor_handling:
                 return
             live = LiveGraph(len(log.graphs), weakref.ref(self), captured_at=self._doctor_line)
+            live.capture_s = captured_by - self._doctor_began
+            live.instantiate_s = None if self._doctor_user_keeps else ready - captured_by
             self._doctor_live = live
             captured(live, self)
             log.captured(live)
@@ -76,7 +82,10 @@ def watching(
         def instantiate(self) -> None:
             if not self._doctor_user_keeps:
                 raise RuntimeError("instantiate() is intended to be called by the user only when keep_graph=true")
+            began = time.perf_counter()
             super().instantiate()
+            if self._doctor_live is not None:
+                self._doctor_live.instantiate_s = time.perf_counter() - began
 
         def raw_cuda_graph(self) -> int:
             if not self._doctor_user_keeps:

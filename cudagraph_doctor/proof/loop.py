@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +46,10 @@ class LoopSubject:
         self.form = "loop"
         self.around_forward: AbstractContextManager[Any] = nullcontext()
         """Entered around `forward` itself, where it runs eagerly on true values."""
+        self.around_capture: Callable[[int], AbstractContextManager[Any]] = lambda _bucket: nullcontext()
+        """Entered with the bucket around each capture of `capture_all`; what it raises ends that."""
+        self.pool: Any = None
+        """The pool that all captures share; None: each has one of its own."""
         self._backend = backend
         self._buckets = list(target.buckets)
         self._old: dict[int, _Capture] = {}
@@ -216,7 +220,8 @@ class LoopSubject:
             self._staging.remember(bucket, made)
         for bucket in buckets:
             values = at_capture(bucket) if at_capture else self._fresh_inputs(beyond, bucket)
-            self._old[bucket] = self._capture(bucket, static[bucket], values, warm=True)
+            with self.around_capture(bucket):
+                self._old[bucket] = self._capture(bucket, static[bucket], values, warm=True)
 
     def recapture(self, at: Planned) -> None:
         """See `Subject.recapture`."""
@@ -245,7 +250,7 @@ class LoopSubject:
         try:
             with (
                 self._backend.log.listening(captured=seen.append),
-                torch.cuda.graph(graph, capture_error_mode="thread_local"),
+                torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"),
             ):
                 outputs = self.target.forward(static)
         except Exception as error:
@@ -283,11 +288,18 @@ class LoopSubject:
         """See `Subject.fresh`."""
         return self._replay(self._fresh[self._key(at)], at)
 
+    def staged(self, at: Planned) -> Any:
+        """The graph captured earlier, with this step staged: what is left to do is `replay()`."""
+        return self._stage(self._old[self._key(at)], at)
+
     def _replay(self, capture: _Capture, at: Planned) -> Outputs:
+        self._stage(capture, at).replay()
+        return self._live_rows(capture.outputs, at)
+
+    def _stage(self, capture: _Capture, at: Planned) -> Any:
         fresh = self._fresh_inputs(at.step, at.rows)
         self._staging.stage(capture.static, fresh, self._key(at), capturing=False)
-        capture.graph.replay()
-        return self._live_rows(capture.outputs, at)
+        return capture.graph
 
     def _live_rows(self, outputs: Any, at: Planned) -> Any:
         """Without padding, as wide as what the eager step put out."""
