@@ -16,6 +16,7 @@ from cudagraph_doctor.errors import DoctorError, Inconclusive
 from cudagraph_doctor.findings import Outcome, Status
 from cudagraph_doctor.graph.backend import Backend
 from cudagraph_doctor.graph.recovery import free_generators
+from cudagraph_doctor.method import REFUSED
 from cudagraph_doctor.observation import cuda_errors
 from cudagraph_doctor.observation.judging import RULES, judge
 from cudagraph_doctor.observation.model import Observation
@@ -27,7 +28,14 @@ from cudagraph_doctor.settings import Settings
 NAME = "capture"
 NEEDS = frozenset({"target"})
 
-_NOT_COUNTED = "whether the graphs hold all kernels that eager steps launch: only operators of torch are followed"
+_NOT_COUNTED = (
+    "whether the graphs hold all that eager steps launch: a branch that leaves work out while a stream captures is taken "
+    "to be meant"
+)
+_AUTOCAST = (
+    "what autocast keeps: it is entered around a capture, with its cache on, so that graphs may read weights that were "
+    "cast outside of them; enter it inside of the step, or with cache_enabled=False"
+)
 _NOT_EMULATED = (
     "calls of CUDA that libraries make by themselves (cudaMalloc, synchronisation, solver and communication libraries)",
     "what other threads do but wait for events and streams and pin memory",
@@ -88,6 +96,7 @@ def _made_anew(target: Any, backend: Backend, settings: Settings) -> Any:
 
 def _outcome(seen: Observation, backend: Backend, settings: Settings) -> Outcome:
     findings = judge(seen, backend.name, settings.values)
+    refused = len(seen.refusals) + len(seen.first_uses)
     legal = [f"{operation.name} at line {operation.location.line}" for operation in seen.legal if operation.location]
     return Outcome(
         check=NAME,
@@ -98,6 +107,7 @@ def _outcome(seen: Observation, backend: Backend, settings: Settings) -> Outcome
             "captures": seen.captures,
             "operations while a capture was open": seen.operations,
             "runs of the capturing code": len(seen.attempts),
+            **({REFUSED: refused} if refused else {}),
             **({"host values that captures moved": list(seen.moved)} if seen.moved else {}),
             **({"looked illegal and are not": legal} if legal else {}),
         },
@@ -115,6 +125,8 @@ def _not_checked(seen: Observation, backend: Backend) -> list[str]:
             f"the exact CUDA call that failed: {seen.instrument}; operators and the status of the capture were asked"
         )
     said += [f"what a capture makes of this: {what}" for what in seen.out_of_reach]
+    if seen.autocast_keeps:
+        said.append(_AUTOCAST)
     if not seen.complete:
         said.append("what comes after the last refused operation, but for what the dry run saw of it")
     return said

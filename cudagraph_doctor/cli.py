@@ -65,6 +65,88 @@ def cli(context: click.Context) -> None:
 @cli.command()
 @click.argument("spec", default="reference")
 @click.option(
+    "--trace",
+    "given",
+    metavar="TRACE",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="A trace of the target being served, for `buckets`; repeatable: ranks of one run.",
+)
+@click.option(
+    "--record",
+    "record_to",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Record such a trace first, into FILE (on a GPU).",
+)
+@click.option("--quick", is_flag=True, help="Fewer steps, and two buckets: for each push, and a first look.")
+@click.option(
+    "--repro",
+    "scripts",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Write a script for each confirmed fault that shows it with torch alone.",
+)
+@click.option(
+    "--steps", type=click.IntRange(min=1), default=8, show_default=True, help="Decode steps looked at for each bucket."
+)
+@click.option(
+    "--buckets",
+    metavar="N,N,...",
+    callback=reads(options.sizes),
+    help="Buckets to look at. Default: the smallest, a middle and the largest.",
+)
+@click.option(
+    "--batch-sizes",
+    metavar="N,N,...",
+    callback=reads(options.sizes),
+    help="Batch sizes to play, in this order. Default: an order that finds stale tails.",
+)
+@click.option("--exhaustive", is_flag=True, help="All buckets.")
+@checking_options
+@looking_options
+def checkup(
+    given: tuple[Path, ...],
+    record_to: Path | None,
+    quick: bool,
+    scripts: Path | None,
+    target_arg: dict[str, str],
+    timeout: float,
+    demands: Demands,
+    looking: Looking,
+    **plain: Any,
+) -> int:
+    """Run all checks on a target, and name one root cause for each fault: the whole method, in one go.
+
+    SPEC names the target as for `diff`. Captures are watched first; then steps are compared eagerly and by graph, what
+    replays read is looked at, and a trace, if there is one. What several checks found of one fault is told once.
+    """
+    from cudagraph_doctor import checkup as whole
+    from cudagraph_doctor import method
+    from cudagraph_doctor.display import for_stderr
+
+    _one_choice_of_buckets(plain)
+    if quick:
+        plain |= {"steps": min(plain["steps"], whole.QUICK_STEPS)}
+    settings = Settings(
+        method.CHECKUP,
+        target_args=target_arg,
+        timeout_s=timeout,
+        quick=quick,
+        values=not looking.no_values,
+        debug=looking.debug,
+        **plain,
+    )
+    written = overwriting.reports(looking.outputs) + (overwriting.recorded(record_to) if record_to else [])
+    read = overwriting.sources(settings.spec, settings.app_dir)
+    overwriting.refuse(written, read + [overwriting.Named(f"the trace {file}", file) for file in given])
+    traces = whole.Traces(given, record_to)
+    return _judged(whole.checkup(settings, traces, scripts, for_stderr()), demands, looking)
+
+
+@cli.command()
+@click.argument("spec", default="reference")
+@click.option(
     "--steps", type=click.IntRange(min=1), default=8, show_default=True, help="Decode steps compared for each bucket."
 )
 @click.option(

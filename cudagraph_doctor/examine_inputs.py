@@ -20,11 +20,17 @@ from cudagraph_doctor.replays.wording import findings
 from cudagraph_doctor.settings import Settings
 
 
-def examine_inputs(settings: Settings, display: Display) -> tuple[Report, History | None]:
-    """The report, and what was seen; None if the run did not come to that. Raises as `examine` does."""
+def examine_inputs(settings: Settings, display: Display, checks: tuple[str, ...] = ()) -> tuple[Report, History | None]:
+    """The report, and what was seen; None if the run did not come to that. Raises as `examine` does.
+
+    Args:
+        settings: of the run.
+        display: shows what is done.
+        checks: that are run, `inputs` among them; empty for `inputs` alone.
+    """
     with tempfile.TemporaryDirectory(prefix="cudagraph-doctor-") as folder:
         file = Path(folder) / "history.json"
-        report = examine(replace(settings, history=str(file)), display)
+        report = examine(replace(settings, history=str(file)), display, checks)
         report = replace(report, settings={**report.settings, "history": ""})
         if not file.exists():
             return report, None

@@ -11,7 +11,7 @@ from typing import Any
 from cudagraph_doctor import environment
 from cudagraph_doctor.checks import bucket_hits
 from cudagraph_doctor.display import Display
-from cudagraph_doctor.findings import Report
+from cudagraph_doctor.findings import Outcome, Report
 from cudagraph_doctor.misses.judged import Demands
 
 
@@ -28,6 +28,11 @@ def examine_traces(paths: Sequence[Path], demands: Demands, step_pattern: str, d
         outcomes=(outcome,),
         settings=settings,
     )
+
+
+def outcome_of_traces(paths: Sequence[Path], display: Display) -> Outcome:
+    """What `buckets` says of traces of which nothing is demanded. Raises as `bucket_hits.run` does."""
+    return bucket_hits.run(paths, Demands(), "", _Quiet(display))
 
 
 class _Quiet:

@@ -174,6 +174,22 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Cause:
+    """One root cause: what several checks found of one fault. Made by `causes.join`; numbers are positions."""
+
+    leading: int
+    """In `Report.findings`: the one that tells most of it."""
+    others: tuple[int, ...] = ()
+    """In `Report.findings`: what follows from it, or is the same seen by another check."""
+    joined: tuple[str, ...] = ()
+    """For each of `others`, what shows that it is the same fault."""
+    evidence: tuple[str, ...] = ()
+    """What all checks together know, a line each: from the harm to who did it, and what heals it."""
+    repro: str = ""
+    """A script that shows the fault with torch alone; "" if none was written."""
+
+
+@dataclass(frozen=True, slots=True)
 class Gate:
     """What was demanded of a run, and what came of it."""
 
@@ -202,11 +218,27 @@ class Report:
     schema_version: int = SCHEMA_VERSION
     gate: Gate | None = None
     """None: not judged, as by `examine` itself."""
+    causes: tuple[Cause, ...] = ()
+    """What the findings of several checks come to, the worst first; empty where one check ran."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """All findings, in the order of the checks."""
         return tuple(f for outcome in self.outcomes for f in outcome.findings)
+
+    @property
+    def roots(self) -> tuple[Finding, ...]:
+        """One finding a fault: those that lead a cause, in order, then those that belong to none."""
+        findings = self.findings
+        joined = {number for cause in self.causes for number in (cause.leading, *cause.others)}
+        leading = [findings[cause.leading] for cause in self.causes]
+        return (*leading, *(f for number, f in enumerate(findings) if number not in joined))
+
+    def followers(self, root: Finding) -> tuple[Finding, ...]:
+        """The other findings of the fault that `root` leads."""
+        findings = self.findings
+        cause = next((cause for cause in self.causes if findings[cause.leading] is root), None)
+        return tuple(findings[number] for number in cause.others) if cause else ()
 
 
 def to_json(value: Any) -> Any:
@@ -259,9 +291,13 @@ def report_from_json(data: dict[str, Any]) -> Report:
     fields = dict(data)
     fields["outcomes"] = tuple(outcome_from_json(o) for o in fields["outcomes"])
     fields["gate"] = _gate_from_json(fields["gate"]) if fields.get("gate") else None
+    fields["causes"] = tuple(Cause(**_tuples(cause)) for cause in fields.get("causes", ()))
     return Report(**fields)
 
 
 def _gate_from_json(data: dict[str, Any]) -> Gate:
-    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
-    return Gate(**fields)
+    return Gate(**_tuples(data))
+
+
+def _tuples(data: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}

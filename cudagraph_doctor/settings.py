@@ -37,6 +37,8 @@ class Settings:
     """Batch sizes to play, in this order; empty: chosen to find stale tails."""
     exhaustive: bool = False
     """All buckets."""
+    quick: bool = False
+    """Two buckets where none are named: the smallest and the largest."""
     seed: int = 0
     tolerances: dict[str, Tolerance] = field(default_factory=dict)
     """By output path, "" for all outputs; without one by dtype (`proof.compare`)."""
@@ -44,6 +46,8 @@ class Settings:
     """Whether findings may show values (token ids...)."""
     history: str = ""
     """File that `inputs` writes what it saw into, as JSON; "" for none."""
+    memory_margin: int = 1 << 30
+    """Bytes of device memory that `audit` leaves free: it captures no further key below it."""
     app_dir: str = "."
     timeout_s: float = 1800.0
     in_process: bool = False

@@ -16,10 +16,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cudagraph_doctor import blame, environment, shadowing
+from cudagraph_doctor import blame, environment, method, shadowing
 from cudagraph_doctor.checks import CHECKS, Check
 from cudagraph_doctor.errors import DoctorError, Inconclusive, TargetError, UsageError
 from cudagraph_doctor.findings import Finding, Outcome, Status, to_json
@@ -106,7 +106,7 @@ def perform(settings: Settings, checks: tuple[str, ...], send: Send) -> None:
     Only KeyboardInterrupt passes through.
     """
     progress = Relay(send)
-    done: list[str] = []
+    done: list[Outcome] = []
     started = time.perf_counter()
     try:
         progress.stage("importing torch", 0)
@@ -128,9 +128,7 @@ def perform(settings: Settings, checks: tuple[str, ...], send: Send) -> None:
                 send({"event": "backend", "environment": facts | environment.gpu()})
             for warning in loaded.warnings:
                 progress.say(warning)
-            for name in checks:
-                run_check(name, loaded.target, backend, settings, send)
-                done.append(name)
+            run_checks(checks, loaded.target, backend, settings, send, done)
     except UsageError as error:
         send(
             {"event": "refused", "what": error.what, "seen": error.seen, "fix": error.fix, "traceback": error.traceback}
@@ -156,14 +154,15 @@ class DeviceGone(Exception):
 
 
 def _explained(error: TargetError, checks: tuple[str, ...], backend: Backend, settings: Settings, send: Send) -> bool:
-    """Whether the checks that can say something of a target that cannot be made have an outcome for all."""
-    outcomes = []
+    """Whether each check could say something of a target that cannot be made, or is pointless by what others said."""
+    outcomes: list[Outcome] = []
     for name in checks:
         check: Any = importlib.import_module(f"cudagraph_doctor.checks.{CHECKS[name]}")
         explain = getattr(check, "run_unmade", None)
-        outcomes.append(explain(error, backend, settings, Relay(send)) if explain else None)
-    if None in outcomes:
-        return False
+        said = explain(error, backend, settings, Relay(send)) if explain else method.pointless(name, outcomes)
+        if said is None:
+            return False
+        outcomes.append(said)
     for outcome in outcomes:
         send({"event": "outcome", "outcome": to_json(outcome)})
     return True
@@ -182,13 +181,46 @@ def _refused_capture(error: TargetError, settings: Settings) -> Inconclusive | N
     )
 
 
-def run_check(name: str, target: object, backend: Backend, settings: Settings, send: Send) -> None:
-    """Run one check and send its outcome. Raises UsageError, and DeviceGone where the device is lost."""
+def run_checks(
+    checks: Sequence[str], target: Any, backend: Backend, settings: Settings, send: Send, done: list[Outcome]
+) -> None:
+    """Run checks one after the other on one target; what an earlier one makes pointless is skipped, and said.
+
+    Args:
+        checks: command-line words.
+        target: a LoopTarget or an EngineTarget.
+        backend: its hooks are in.
+        settings: of all of them.
+        send: takes the events.
+        done: outcomes are added to it, so that they are known where something is raised.
+
+    Raises:
+        UsageError: the request cannot be served.
+        DeviceGone: the device is lost.
+    """
+    from cudagraph_doctor import loader
+
+    settings, left_out = method.quickly(settings, target)
+    for name in checks:
+        outcome = method.pointless(name, done)
+        if outcome is None:
+            target = method.ready(target, done, lambda: loader.load(settings, backend.device).target)
+            outcome = run_check(name, target, backend, settings, send, left_out)
+        else:
+            send({"event": "outcome", "outcome": to_json(outcome)})
+        done.append(outcome)
+
+
+def run_check(
+    name: str, target: object, backend: Backend, settings: Settings, send: Send, left_out: Sequence[str] = ()
+) -> Outcome:
+    """Run one check and send its outcome; `left_out` is not checked either. Raises UsageError, DeviceGone."""
     started = time.perf_counter()
     check: Check = importlib.import_module(f"cudagraph_doctor.checks.{CHECKS[name]}")
     progress = Relay(send)
     try:
-        outcome = check.run(target, backend, settings, progress)
+        run = getattr(check, "run_on_target", check.run)  # `audit` does without a target as well
+        outcome = run(target, backend, settings, progress)
     except (KeyboardInterrupt, UsageError):
         raise
     except BaseException as error:
@@ -196,8 +228,10 @@ def run_check(name: str, target: object, backend: Backend, settings: Settings, s
             raise DeviceGone(error) from error
         outcome = dataclasses.replace(outcome_of_error(name, error), rules=tuple(check.RULES))
     outcome = dataclasses.replace(outcome, seconds=time.perf_counter() - started)
+    outcome = dataclasses.replace(outcome, not_checked=(*outcome.not_checked, *left_out))
     progress.journal_clear()
     send({"event": "outcome", "outcome": to_json(outcome)})
+    return outcome
 
 
 def outcome_of_error(check: str, error: BaseException) -> Outcome:

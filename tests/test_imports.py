@@ -19,11 +19,13 @@ PLAIN = {
     *("errors", "findings", "policy", "progress", "rules", "settings"),
     *("graph.illegal", "observation.fixes", "observation.judging", "observation.model"),
     *("graph.model", "replays.model", "replays.plain"),
+    *("causes.join", "causes.same", "causes.wording"),
     *(
         "report",
         "report.audit",
         "report.buckets",
         "report.anchors",
+        "report.causes",
         "report.csv",
         "report.gate",
         "report.github",

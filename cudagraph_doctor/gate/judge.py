@@ -36,6 +36,7 @@ def judge(report: Report, demands: Demands) -> Report:
     if baseline:
         known = baseline.accepted([finding for finding in report.findings if finding.accepted is None])
         report = _marked(report, lambda finding: finding.accepted or next(known))
+    report = _as_their_roots(report)
     unmet: list[str] = []
     if demands.min_coverage is not None:
         unmet += coverage.too_little(report, demands.min_coverage)
@@ -51,6 +52,12 @@ def judge(report: Report, demands: Demands) -> Report:
     report = dataclasses.replace(report, gate=gate)
     gate = dataclasses.replace(gate, exit_code=policy.exit_code(report, demands.fail_on))
     return dataclasses.replace(report, gate=gate)
+
+
+def _as_their_roots(report: Report) -> Report:
+    """What several checks found of one fault is accepted, or counts, together: as the finding that leads."""
+    leads = {id(other): root for root in report.roots for other in report.followers(root)}
+    return _marked(report, lambda finding: leads.get(id(finding), finding).accepted)
 
 
 def _marked(report: Report, why: Callable[[Finding], Accepted | None]) -> Report:

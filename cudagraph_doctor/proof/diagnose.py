@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from cudagraph_doctor.errors import DoctorError
 from cudagraph_doctor.graph.backend import LiveGraph
 from cudagraph_doctor.graph.model import CapturedGraph, Origin
-from cudagraph_doctor.proof import places
+from cudagraph_doctor.proof import places, repaired
 from cudagraph_doctor.proof.arms import Arm, Arms, Result
 from cudagraph_doctor.proof.compare import Level
 from cudagraph_doctor.proof.nodes import Unlike, address_suspects, baked_remedies, first_unlike
@@ -109,6 +109,7 @@ class Doctor:
         if not found.culprits:
             self._try_more(Bad(at, scene, None, bad), self._near(eager, bad), found)
         found.scene = scene
+        self._mark(at, found, scene)
         return found
 
     def with_fresh(self, at: Planned, fresh: Result, eager: Result, bad: Gap, frozen: bool) -> Diagnosis:
@@ -129,12 +130,11 @@ class Doctor:
             remedies += tail_remedies(scene, now.contents, at)
         heals = self._exact(fresh, bool(bad.outputs)) if frozen else self._near(eager, bad)
         found = self._try(at, remedies, heals)
-        if found.culprits:
-            return found
-        if not frozen:
+        if not frozen and not found.culprits:
             self._try_padding(at, scene, eager, bad, found)
-            if found.culprits:
-                return found
+        if found.culprits:
+            self._mark(at, found, scene)
+            return found
         graphs = list(zip(scene.held, self.read(scene.held), self.read(now.held), strict=False))
         pairs = [(held.live, old, new) for held, old, new in graphs if old and new]
         for _, old, new in pairs:
@@ -144,6 +144,7 @@ class Doctor:
             self._look_up_launch(at, pairs, found)
         if not found.culprits:
             self._try_more(Bad(at, scene, now, bad), heals, found)
+        self._mark(at, found, scene)
         return found
 
     def after_recapture(
@@ -168,7 +169,12 @@ class Doctor:
             remedy.held, remedy.right = remedy.right, remedy.held
         if not found.culprits:
             found.culprits = [r for _, old, new in pairs for r in address_suspects(old, new)]
+        repaired.mark(found.culprits, scene, before, at, found.launched)
         return found
+
+    def _mark(self, at: Planned, found: Diagnosis, scene: Scene) -> None:
+        if found.culprits:
+            repaired.mark(found.culprits, scene, self.read(scene.held), at, found.launched)
 
     def _launches_unlike(self, at: Planned, pairs: Sequence[Pair], found: Diagnosis) -> bool:
         """Whether a graph launches other work than its counterpart captured now; who launched that is looked up."""

@@ -70,6 +70,8 @@ def owner(place: Place, inputs: Mapping[str, torch.Tensor]) -> str:
 
     A flat number (a slot) counts before a leading index (a block).
     """
+    if not place.index:  # a tensor of one element
+        return ""
     for number, what in ((place.linear, "slot"), (place.index[-2:][0], "block"))[: len(place.index)]:
         named = []
         for name, value in inputs.items():

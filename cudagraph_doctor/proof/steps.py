@@ -54,6 +54,8 @@ _VERDICTS = {
     Kind.UNTOLD: "finding",
     Kind.UNSTABLE: "finding",
 }
+_NO_TRUTH = (Cause.PADDING, Cause.PADDING_VALUE)
+"""Remedies that write something legal, which need not be what belongs there."""
 
 
 class Steps:
@@ -142,8 +144,9 @@ class Steps:
             kind = Kind.SHAPE
         if kind in (Kind.DIFFERS, Kind.UNTOLD) and diagnosis.culprits == [] and not self._again(at, record):
             kind = Kind.UNKNOWN
-        # small, but writing a true input over a stale one takes it away: harm shown. Moved damage shows none.
-        healed = diagnosis.culprits and all(remedy.cause is not Cause.PADDING for remedy in diagnosis.culprits)
+        # small, but writing a true input over a stale one takes it away: harm shown. Moved damage shows none, and other
+        # padding rounds otherwise.
+        healed = diagnosis.culprits and all(remedy.cause not in _NO_TRUTH for remedy in diagnosis.culprits)
         if healed and kind in (Kind.NUMERICS, Kind.HARMLESS) and record.replayed.outputs:
             kind = Kind.DIFFERS
         detail = {"kind": kind.value, "gap": str(record.padding or record.replayed)[:200]}

@@ -11,6 +11,7 @@ import torch
 from cudagraph_doctor.findings import Culprit, Finding, Location, Proof
 from cudagraph_doctor.graph.model import Origin
 from cudagraph_doctor.graph.names import readable
+from cudagraph_doctor.proof import repaired
 from cudagraph_doctor.proof.cases import Case, one_fault_each
 from cudagraph_doctor.proof.compare import Level
 from cudagraph_doctor.proof.diagnose import Diagnosis
@@ -80,6 +81,7 @@ def explain(case: Case, backend: str) -> list[Finding]:
                 _node_culprit(diagnosis, case.places.launched),
                 f"{message}. {_effect(case)}.",
                 _FIXES[Cause.OTHER_NODES],
+                repaired.of_node(case.at.key, diagnosis.unlike.index),
             )
         ]
     if case.kind is Kind.FROZEN:
@@ -185,7 +187,12 @@ def _of_remedies(case: Case, remedies: list[Remedy], draft: _Draft) -> Finding:
         Culprit(first.kind, name, _detail(case, remedies), captured, expected),
         f"{what}: {_effect(case)}. Step {case.at.step}, {case.at.in_rows}: {healed}.",
         fix.format(name=first.name, last=first.name.rpartition(".")[2], was=first.was),
-        {"cause": first.cause.value, "healed_by": healed, "remedies_tried": case.diagnosis.tried},
+        {
+            "cause": first.cause.value,
+            "healed_by": healed,
+            "remedies_tried": case.diagnosis.tried,
+            **repaired.of_group(remedies),
+        },
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from cudagraph_doctor.findings import Location
 from cudagraph_doctor.graph.names import readable
+from cudagraph_doctor.proof import repaired
 from cudagraph_doctor.proof.cases import Case, one_fault_each
 from cudagraph_doctor.proof.compare import Level
 from cudagraph_doctor.proof.repair import Cause, Remedy
@@ -96,7 +97,7 @@ class _Accuser:
             where=where,
             held=held if self.values else None,
             expected=expected if self.values and first.cause is not Cause.PADDING else None,
-            evidence={**evidence, **_seen(case, first.cause.value)},
+            evidence={**evidence, **_seen(case, first.cause.value), **repaired.of_group(group)},
             **_places(case, launched=bool(first.edits) or first.kind == "parameter"),
         )
         position = _add(accused.flags, flag)
@@ -122,7 +123,7 @@ class _Accuser:
                 where=f"node {unlike.index}",
                 held=held,
                 expected=expected,
-                evidence=_seen(case, "other launches"),
+                evidence={**_seen(case, "other launches"), **repaired.of_node(case.at.key, unlike.index)},
                 **_places(case, launched=True),
             )
         there = [one for one in self.judged.candidates if one.key == str(case.at.key)]

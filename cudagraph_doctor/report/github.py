@@ -17,7 +17,7 @@ def render(report: Report, view: View) -> str:
     """One line each, what fails the run first: GitHub shows ten errors and ten warnings of a step, not more."""
     report = all_printable(report)
     gate = gate_of(report)
-    counted = [finding for finding in report.findings if not finding.accepted]
+    counted = [finding for finding in report.roots if not finding.accepted]
     counted.sort(key=lambda f: (not fails(f, gate.fail_on), -f.severity.rank))
     lines = [
         _command(_level(f, gate.fail_on), sentences.title(f.code), sentences.short(f), anchors.of_finding(f, report))

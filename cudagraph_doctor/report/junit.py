@@ -78,7 +78,8 @@ def _rule_cases(outcome: Outcome, report: Report) -> list[ET.Element]:
     cases = []
     for code, findings in by_code.items():
         case = _case(outcome, sentences.title(code), 0.0)
-        failing = [finding for finding in findings if fails(finding, gate_of(report).fail_on)]
+        roots = {id(finding) for finding in report.roots}
+        failing = [f for f in findings if id(f) in roots and fails(f, gate_of(report).fail_on)]
         if failing:
             more = f" (and {len(failing) - 1} more)" if len(failing) > 1 else ""
             failure = ET.SubElement(case, "failure", type=code, message=failing[0].message + more)
@@ -97,8 +98,11 @@ def _beside(outcome: Outcome, report: Report) -> str:
     """What fails no test and is worth reading."""
     gate = gate_of(report)
     lines = []
+    leads = {id(other): root for root in report.roots for other in report.followers(root)}
     for finding in outcome.findings:
-        if not fails(finding, gate.fail_on):
+        if id(finding) in leads:
+            lines.append(f"{sentences.title(finding.code)}: of the same fault as {leads[id(finding)].code}.\n")
+        elif not fails(finding, gate.fail_on):
             why = f" ({sentences.acceptance(finding.accepted)})" if finding.accepted else ""
             lines.append(f"{finding.severity.value} {sentences.title(finding.code)}{why}:\n{sentences.long(finding)}\n")
     lines += [f"Fixed: {text}" for text in gate.fixed]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -53,7 +54,7 @@ def _run(report: Report, view: View) -> Json:
         "invocations": [_invocation(report)],
         "results": [
             _result(finding, codes.index(finding.code), report)
-            for finding in report.findings
+            for finding in report.roots
             if finding.accepted is None or finding.accepted.how == "known"
         ],
         "properties": {"environment": report.environment, "target": report.target, "settings": report.settings},
@@ -108,8 +109,14 @@ def _result(finding: Finding, index: int, report: Report) -> Json:
             "rank": finding.rank,
             "backend": finding.backend,
             "evidence": finding.evidence,
+            **_same_fault(finding, report),
         },
     }
+
+
+def _same_fault(finding: Finding, report: Report) -> Json:
+    others = report.followers(finding)
+    return {"sameFault": [f"{sentences.title(other.code)}: {other.message}" for other in others]} if others else {}
 
 
 def _locations(finding: Finding, report: Report) -> list[Json]:
@@ -129,8 +136,7 @@ def _locations(finding: Finding, report: Report) -> list[Json]:
 def _related(finding: Finding, report: Report) -> list[Json]:
     """Where it was allocated, captured, replayed...: `role` says which."""
     found = []
-    for number, place in enumerate(finding.related, start=1):
-        text = place.role or "related"
+    for number, (text, place) in enumerate(_places(finding, report), start=1):
         related: Json = {"id": number, "message": {"text": text}}
         anchor = anchors.of_location(place, report)
         if anchor:
@@ -141,6 +147,15 @@ def _related(finding: Finding, report: Report) -> list[Json]:
             related["logicalLocations"] = [{"fullyQualifiedName": place.function, "kind": "function"}]
         found.append(related)
     return found
+
+
+def _places(finding: Finding, report: Report) -> Iterator[tuple[str, Location]]:
+    """The finding's own places, then those of what other checks found of the same fault."""
+    for place in finding.related:
+        yield place.role or "related", place
+    for other in report.followers(finding):
+        if other.location is not None and other.location != finding.location:
+            yield f"{sentences.title(other.code)}, of the same fault", other.location
 
 
 def _outside(place: Location) -> str:
@@ -169,7 +184,7 @@ def _invocation(report: Report) -> Json:
             *(_notification("note", f"Fixed: {text}") for text in gate.fixed),
             *(
                 _notification("note", f"{sentences.title(f.code)} is {sentences.acceptance(f.accepted)}. {f.message}")
-                for f in report.findings
+                for f in report.roots
                 if f.accepted and f.accepted.how != "known"
             ),
         ],

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cudagraph_doctor.findings import Culprit, Finding, Outcome, Proof, Report, Severity, Status, Step
-from cudagraph_doctor.report import audit, buckets, gate, paths
+from cudagraph_doctor.report import audit, buckets, causes, gate, paths
 from cudagraph_doctor.report.layout import lay_out
 from cudagraph_doctor.report.printable import all_printable
 from cudagraph_doctor.report.view import View
@@ -67,10 +67,36 @@ def _parts(report: Report, view: View) -> Iterator[RenderableType]:
         yield Text(f"Emulated on the CPU: {why}. No GPU kernel ran; see what was not checked.", "yellow")
     yield Text("")
     yield _verdict(report)
+    if _is_checkup(report):
+        yield from _causes(report, view)
+        yield Text("")
+        yield from causes.outcomes(report, view)
+        return
     yield from _findings(report, view)
     for outcome in report.outcomes:
         yield Text("")
         yield from _outcome(outcome, view)
+
+
+def _causes(report: Report, view: View) -> Iterator[RenderableType]:
+    """The root causes that count, then notes, then what the gate has to say."""
+    findings = report.findings
+    told = [cause for cause in report.causes if not findings[cause.leading].accepted]
+    for number, cause in enumerate(told, start=1):
+        yield Text("")
+        yield causes.shown(report, number, cause, view)
+    notes = [finding for finding in report.roots[len(report.causes) :] if not finding.accepted]
+    for finding in notes:
+        yield Text("")
+        yield Text(f"note {finding.code}: {finding.message}")
+    said = list(gate.lines(report))
+    if said:
+        yield Text("")
+    yield from map(Text, said)
+
+
+def _is_checkup(report: Report) -> bool:
+    return bool(report.settings.get("check") == causes.CHECK)
 
 
 def _in_numbers_first(
@@ -114,12 +140,13 @@ def _headline(report: Report) -> Text:
     if target.get("fault"):
         options.append(f"--fault {target['fault']}" + (" --twin" if target.get("twin") else ""))
     checks = ", ".join(outcome.check for outcome in report.outcomes) or "no check"
+    checks = causes.CHECK if _is_checkup(report) else checks
     return Text(" ".join([f"cudagraph-doctor {report.tool.get('version', '?')}: {checks} {spec}", *options]))
 
 
 def _verdict(report: Report) -> Text:
     """One sentence; two if the run is incomplete."""
-    counting = [finding for finding in report.findings if not finding.accepted]
+    counting = [finding for finding in report.roots if not finding.accepted]
     counts = Counter(f.severity for f in counting if f.proof is not Proof.SUSPECTED)
     said = [_count(counts[s], s.value) for s in reversed(Severity) if counts[s]]
     suspected = sum(f.proof is Proof.SUSPECTED for f in counting)
@@ -132,7 +159,8 @@ def _verdict(report: Report) -> Text:
         ]
     )
     if counts[Severity.ERROR] or counts[Severity.WARNING]:
-        text = Text(f"Found {_listed(said)}: {_in_short(_worst(counting).message)}", "bold red")
+        found = _root_causes(counting) if _is_checkup(report) else _listed(said)
+        text = Text(f"Found {found}: {_in_short(_worst(counting).message)}", "bold red")
         if ends:
             text.append(f"\nThe run is incomplete, there may be more: {ends}")
         return text
@@ -147,6 +175,10 @@ def _verdict(report: Report) -> Text:
     )
     notes = f"; {_listed(said)}" if said else ""
     return Text(f"Clean: nothing wrong was found ({looked}){notes}.", "bold green")
+
+
+def _root_causes(counting: list[Finding]) -> str:
+    return _count(sum(finding.severity is not Severity.NOTE for finding in counting), "root cause")
 
 
 def _worst(findings: Iterable[Finding]) -> Finding:
