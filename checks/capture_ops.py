@@ -29,8 +29,8 @@ NAME = "capture"
 NEEDS = frozenset({"target"})
 
 _NOT_COUNTED = (
-    "whether the graphs hold all that eager steps launch: a branch that leaves work out while a stream captures is taken "
-    "to be meant"
+    "whether the graphs hold all that eager steps launch: a branch that leaves work out while a stream captures is "
+    "taken to be meant"
 )
 _AUTOCAST = (
     "what autocast keeps: it is entered around a capture, with its cache on, so that graphs may read weights that were "

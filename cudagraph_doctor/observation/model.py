@@ -154,6 +154,8 @@ class Observation:
     host_values: tuple[HostValue, ...] = ()
     moved: tuple[str, ...] = ()
     """Paths of all host values that moved while a capture was open."""
+    autocast_keeps: bool = False
+    """Whether a capture was opened inside of an autocast that keeps the weights that it casts."""
     instrument: str = ""
     """Why CUPTI did not tell, a clause; "" if it did."""
     out_of_reach: tuple[str, ...] = ()

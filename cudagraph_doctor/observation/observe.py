@@ -32,6 +32,8 @@ _MOST_CAPTURES = 64
 """Watched captures at most: each names one illegal operation."""
 _WARMED = 2
 """Eager runs of the body after which a first use is tried again, one after the other."""
+_TAKES_PAGEABLE = torch.__version__ < (2, 11)  # type: ignore[operator, unused-ignore]
+"""Whether torch may let copies from pageable memory into a graph, which then reads memory that nobody keeps."""
 _WITHOUT_THREADS = "thread_local"
 """The capture error mode that lets other threads do as they like."""
 
@@ -80,6 +82,7 @@ class Observer:
             _empty(plain if plain.attempt.refusal is None else last, dry, last.session.outside),
         )
         suspected, legal = self._others(dry, refusals, complete)
+        taken = [o for o in legal if _TAKES_PAGEABLE and o.kind is Kind.PAGEABLE_COPY]
         return Observation(
             form=self._runs.player.form,
             captures=len(dry.session.windows),
@@ -88,9 +91,10 @@ class Observer:
             refusals=tuple(refusals),
             first_uses=_first_uses(plain, warmed),
             suspected=suspected,
-            legal=legal,
+            legal=tuple(operation for operation in legal if operation not in taken),
             outside=outside,
-            host_sources=tuple(_grouped(dry.lost_sources)),
+            host_sources=tuple(_grouped([*dry.lost_sources, *taken])),
+            autocast_keeps=dry.session.autocast_keeps,
             empty=empty,
             host_values=host_values,
             moved=moved,

@@ -49,6 +49,8 @@ class Window:
     position: int = 0
     launches: int = 0
     nodes: int | None = None
+    made_pinned: set[int] = field(default_factory=set)
+    """Addresses of page-locked memory that was allocated since it was opened."""
     made_outside: set[int] = field(default_factory=set)
     """Addresses of memory that work outside of the capture made from nothing since it was opened."""
 

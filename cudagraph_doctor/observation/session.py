@@ -19,6 +19,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from cudagraph_doctor.graph.callsite import Line, callsites
 from cudagraph_doctor.graph.illegal import CaptureStatus, Kind
 from cudagraph_doctor.graph.legality import Illegal
+from cudagraph_doctor.graph.operators import tensors_in
 from cudagraph_doctor.observation.cuda_errors import code_of, only_asks
 from cudagraph_doctor.observation.host_values import HostValues
 from cudagraph_doctor.observation.ledger import Ledger
@@ -29,6 +30,8 @@ from cudagraph_doctor.observation.values import Kept
 _GRAPH_ENDS = "CUDAGraph.__del__"
 _NO_MEMORY = "most likely because torch's allocator asks CUDA for new memory for that stream"
 """Why an operator is refused on a stream that does not capture: not much else of what it does is forbidden there."""
+_GRAPHS_KEEP_PINNED = torch.__version__ >= (2, 11)  # type: ignore[operator, unused-ignore]
+"""Whether page-locked memory that is allocated inside a capture lives as long as the graph, as device memory does."""
 _DEEP = 64
 """Lines to be noted where the one that changed streams is looked for."""
 
@@ -77,6 +80,8 @@ class Session:
         self.failures: list[Failure] = []
         self.failed_calls: list[FailedCall] = []
         """As CUPTI told them."""
+        self.autocast_keeps = False
+        """Whether a capture was opened inside of an autocast that keeps the weights that it casts."""
         self.outside: list[Operation] = []
         """What was issued to streams that are not captured, at the line below the one that made the stream current."""
         self.host_sources: list[HostSource] = []
@@ -152,6 +157,8 @@ class Session:
         place = lines[0].location() if lines else None
         self.window = Window(len(self.windows), Ledger(stream, self._watched), error_mode, place)
         self.windows.append(self.window)
+        on = any(torch.is_autocast_enabled(device) for device in ("cuda", "cpu"))
+        self.autocast_keeps |= on and torch.is_autocast_cache_enabled()
         if self._host:
             self._host.opened()
         return self.window
@@ -239,6 +246,8 @@ class Session:
                 if found is not None and self.window is window:
                     self.candidates.setdefault(site, []).append(self.operation(site, found.kind, ordinal, found.detail))
                     self._kept.keep(key, result, written)
+                    if found.kind is Kind.PINNED_ALLOCATION:
+                        window.made_pinned.update(_address(tensor) for tensor in tensors_in(result))
             return result
         if site in self._served and (returns_nothing or key in self._kept):
             self.gave += 1
@@ -345,6 +354,8 @@ class Session:
 
     def copies_from_host(self, name: str, source: torch.Tensor) -> None:
         """The graph will copy from this page-locked memory at each replay."""
+        if self.window is None or (_GRAPHS_KEEP_PINNED and _address(source) in self.window.made_pinned):
+            return
         if self.dry and (lines := callsites()):
             operation = self.operation(Site(name, lines), Kind.HOST_SOURCE)
             self.host_sources.append(HostSource(operation, StorageWeakRef(source.untyped_storage()).expired))

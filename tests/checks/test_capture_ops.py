@@ -23,6 +23,7 @@ from cudagraph_doctor.checks import capture_ops
 from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.findings import Outcome, Proof, Severity, Status, outcome_from_json, to_json
 from cudagraph_doctor.graph.backend import Backend
+from cudagraph_doctor.observation import session
 from cudagraph_doctor.progress import Silent
 from cudagraph_doctor.settings import Settings
 
@@ -278,9 +279,19 @@ class Elsewhere(Loop):
 
 
 class Dying(Loop):
+    def __init__(self, device: str) -> None:
+        super().__init__(device)
+        self.sources = [torch.ones(4).pin_memory() for _ in range(64)]
+
     def aside(self, x: torch.Tensor) -> None:
-        source = torch.ones(4).pin_memory()
-        self.on_device.copy_(source, non_blocking=True)  # CGD216
+        self.on_device.copy_(self.sources.pop(), non_blocking=True)  # CGD216
+
+
+class PinnedInside(Loop):
+    """Clean with torch 2.11 and newer, where what is pinned inside is the graph's."""
+
+    def aside(self, x: torch.Tensor) -> None:
+        self.on_device.copy_(torch.ones(4).pin_memory(), non_blocking=True)
 
 
 class PinnedStatic(Loop):
@@ -317,6 +328,43 @@ def test_sound_steps_draw_nothing(make: Callable[[str], Any], backend: Backend) 
     found = outcome(make, backend)
     assert (found.status, named(found)) == (Status.PASSED, [])
     assert found.checked["captures"] == 1
+
+
+@pytest.mark.parametrize(("keeps", "told"), [(True, []), (False, ["CGD216"])])
+def test_what_is_pinned_inside_of_the_capture(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, keeps: bool, told: list[str]
+) -> None:
+    monkeypatch.setattr(session, "_GRAPHS_KEEP_PINNED", keeps)
+    assert [finding.code for finding in outcome(PinnedInside, backend).findings] == told
+
+
+@pytest.mark.parametrize(("around", "cached", "said"), [(True, True, True), (True, False, False), (False, True, False)])
+def test_an_autocast_around_a_capture_that_keeps_what_it_casts_is_said(
+    backend: Backend, around: bool, cached: bool, said: bool
+) -> None:
+    def autocast() -> torch.autocast:
+        kind = torch.device(backend.device).type
+        return torch.autocast(kind, dtype=torch.bfloat16, cache_enabled=cached)
+
+    class Mixed(Loop):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            with autocast() if not around else nullcontext():
+                return super().forward(x)
+
+        def graphed(self) -> Callable[[torch.Tensor], torch.Tensor]:
+            graph, static = torch.cuda.CUDAGraph(), torch.ones(4, 4, device=self.device)
+            with autocast() if around else nullcontext(), torch.cuda.graph(graph):
+                out = self.forward(static)
+
+            def run(x: torch.Tensor) -> torch.Tensor:
+                static[: len(x)].copy_(x)
+                graph.replay()
+                return out[: len(x)]
+
+            return run
+
+    found = outcome(Mixed, backend)
+    assert named(found) == [] and any("autocast" in sentence for sentence in found.not_checked) == said
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, nullcontext])

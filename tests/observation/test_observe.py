@@ -14,8 +14,10 @@ import torch
 
 from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.graph.emulated import EmulatedBackend
+from cudagraph_doctor.graph.emulation import watch
 from cudagraph_doctor.graph.emulation.faults import cuda_error, not_emulated
 from cudagraph_doctor.graph.illegal import Kind
+from cudagraph_doctor.observation import observe
 from cudagraph_doctor.observation.model import Observation, ToldBy
 from cudagraph_doctor.observation.observe import Observer
 from cudagraph_doctor.progress import Silent
@@ -67,6 +69,21 @@ def test_a_sound_body_is_captured_twice_and_run_dry_twice() -> None:
     assert player.runs == 4 and found.complete and (found.refusals, found.empty, found.legal) == ((), (), ())
     assert [(attempt.watched, attempt.nodes) for attempt in found.attempts] == [(False, (1,)), (True, (1,))]
     assert found.captures == 1 and found.operations == 1 and found.instrument == "there is no CUDA"
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_a_pageable_copy_that_a_capture_takes(monkeypatch: pytest.MonkeyPatch, takes: bool) -> None:
+    """Older torch lets it into the graph."""
+    monkeypatch.setattr(watch, "check", lambda *arguments: None)
+    monkeypatch.setattr(observe, "_TAKES_PAGEABLE", takes)
+
+    def make(backend: EmulatedBackend) -> Player:
+        x, host = torch.zeros(2, device=DEVICE), torch.ones(2)
+        return Player(lambda: x.copy_(host))
+
+    found, _ = seen(make)
+    taken, legal = (found.host_sources, found.legal) if takes else (found.legal, found.host_sources)
+    assert [operation.kind for operation in taken] == [Kind.PAGEABLE_COPY] and legal == () == found.refusals
 
 
 def test_an_operator_that_no_table_knows_is_served_all_the_same() -> None:

@@ -59,11 +59,11 @@ def test_pinned_memory_by_a_factory(rig: Any) -> None:
 
 
 def test_a_source_that_dies_and_one_that_stays(rig: Any) -> None:
-    x, stays = torch.zeros(3, device=DEVICE), torch.ones(3).pin_memory()
+    x, stays, dies = torch.zeros(3, device=DEVICE), torch.ones(3).pin_memory(), [torch.ones(3).pin_memory()]
 
     def body() -> None:
         x.copy_(stays, non_blocking=True)
-        x.copy_(torch.ones(3).pin_memory(), non_blocking=True)
+        x.copy_(dies.pop(), non_blocking=True)
 
     assert [source.is_gone() for source in rig.dry(body).host_sources] == [False, True]
 
