@@ -21,7 +21,6 @@ ELSEWHERE = {
     "cudagraph_doctor/graph/model.py": "graph/test_nodes.py",
     "cudagraph_doctor/observation/model.py": "observation/test_judging.py",
     "cudagraph_doctor/observation/records.py": "observation/test_session.py",
-    "cudagraph_doctor/observation/runs.py": "observation/test_observe.py",
     "cudagraph_doctor/progress.py": "test_worker.py",
     "cudagraph_doctor/replays/model.py": "replays/test_plain.py",
     "cudagraph_doctor/rules.py": "docs/test_rule_pages.py",
