@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from cudagraph_doctor import reference_models
@@ -68,6 +70,14 @@ def test_both_values_and_what_heals_are_told(name: str, emulated: Backend) -> No
     found = check_found(name, inputs(emulated, name, "loop", twin=False), emulated=True)
     assert found.culprit is not None and found.culprit.captured != found.culprit.expected
     assert "in 2 of 2 replays, eager from itself in 0 of 2" in found.message and "Healed by" in found.message
+
+
+@pytest.mark.parametrize("name", ["temperature-by-value", "descriptor-by-value", "too-few-splits", "round-counter"])
+def test_the_line_that_launches_is_told(name: str, emulated: Backend) -> None:
+    found = check_found(name, inputs(emulated, name, "loop", twin=False), emulated=True)
+    assert found.location is not None
+    source = Path(found.location.file).read_text().splitlines()
+    assert f"# planted: {name} " in source[found.location.line - 1]
 
 
 @pytest.mark.gpu
