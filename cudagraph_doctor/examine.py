@@ -17,6 +17,7 @@ from cudagraph_doctor.errors import UsageError
 from cudagraph_doctor.findings import Finding, Outcome, Report, Status, finding_from_json, outcome_from_json, to_json
 from cudagraph_doctor.loader import refuse_early
 from cudagraph_doctor.settings import Settings
+from cudagraph_doctor.stacks import stands_at
 
 _SIGKILL_HINT = "SIGKILL usually means that the machine ran out of memory: see `dmesg`, and take a smaller target."
 
@@ -70,10 +71,13 @@ class Run:
         if end.complete:
             return
         if end.timed_out:
-            reason = f"It was not finished after {self._settings.timeout_s:g} s and was stopped"
+            place = stands_at(end.stacks)
+            where = [f"last seen: {self._last_words}" if self._last_words else "", f"at {place}" if place else ""]
+            seen = ", ".join(filter(None, where))
             self._close(
-                reason + (f" (last seen: {self._last_words})." if self._last_words else "."),
-                "Look at the stacks (--debug) if it hangs; else give --timeout more seconds, or ask for fewer --steps.",
+                f"It was not finished after {self._settings.timeout_s:g} s and was stopped{seen and f' ({seen})'}.",
+                "Look at the stacks (--debug) if it hangs; else give --timeout more seconds, or ask for less (--steps, "
+                "--buckets).",
                 end.stacks,
             )
         elif not self._heard and end.code > 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -100,6 +101,7 @@ def test_3_time_out_shows_all_stacks_and_leaves_nothing(fake_world: FakeWorld) -
     assert done.returncode == 3, done.stderr
     text = " ".join(done.stdout.split())
     assert "It was not finished after 2 s" in text
+    assert re.search(r"at naughty\.py:\d+ in stuck_here\)", text)
     assert "stuck_here" in text
     assert_gone(wait_for(fake_world.folder / "pids"))
 
