@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from cudagraph_doctor import environment, loader, worker
+from cudagraph_doctor import environment, loader, method, worker
+from cudagraph_doctor.causes.join import joined
 from cudagraph_doctor.display import Display
 from cudagraph_doctor.examine import Run
 from cudagraph_doctor.findings import Report
@@ -35,7 +36,7 @@ class Session:
         return self._backend.device
 
     def examine(self, target: object, settings: Settings) -> Report:
-        """Run `settings.check` on a target.
+        """Run `settings.check` on a target; "checkup" stands for all checks of one, and joins what they find.
 
         Args:
             target: an object that keeps the contract, a function or class that makes one, or a SPEC.
@@ -45,18 +46,23 @@ class Session:
             UsageError: the target cannot be made, or does not keep the contract.
         """
         settings = dataclasses.replace(settings, spec=target if isinstance(target, str) else _name(target))
-        run = Run(settings, (settings.check,), _Quiet())
+        whole = settings.check == method.CHECKUP
+        checks = method.ON_TARGET if whole else (settings.check,)
+        run = Run(settings, checks, _Quiet())
         run.on_event({"event": "backend", "environment": self._facts})
-        if isinstance(target, str):
-            loaded = loader.load(settings, self.device)
-        else:
-            loaded = loader.load_object(target, settings, self.device)
+
+        def load() -> loader.Loaded:
+            if isinstance(target, str):
+                return loader.load(settings, self.device)
+            return loader.load_object(target, settings, self.device)
+
+        loaded = load()
         run.on_event({"event": "target", "target": loaded.description})
         try:
-            worker.run_check(settings.check, loaded.target, self._backend, settings, run.on_event)
+            worker.run_checks(checks, loaded.target, self._backend, settings, run.on_event, [], lambda: load().target)
         except worker.DeviceGone as error:
             run.on_event({"event": "lost", "reason": str(error), "traceback": error.traceback})
-        return run.report()
+        return joined(run.report()) if whole else run.report()
 
 
 @contextmanager

@@ -48,17 +48,17 @@ def _skipped(check: str, why: str) -> Outcome:
 
 
 def ready(target: Any, done: Sequence[Outcome], again: Callable[[], Any]) -> Any:
-    """The target, with graphs that can be replayed.
+    """The target, with graphs as it makes them when it starts.
 
-    `capture` leaves an engine with graphs that were only recorded to be looked at: it captures anew, or is made anew
-    where it cannot.
+    `capture` leaves an engine with graphs that were only recorded to be looked at, other checks with ones captured in
+    the midst of their steps: it captures anew, or is made anew where it cannot.
 
     Args:
         target: what the checks before ran on.
         done: their outcomes.
         again: makes the target anew.
     """
-    if not done or done[-1].check != _CAPTURE or not hasattr(target, "graphs"):
+    if not done or contract.classify(target) != "engine":
         return target
     if getattr(target, "recapture", None) is None:
         return again()

@@ -128,7 +128,15 @@ def perform(settings: Settings, checks: tuple[str, ...], send: Send) -> None:
                 send({"event": "backend", "environment": facts | environment.gpu()})
             for warning in loaded.warnings:
                 progress.say(warning)
-            run_checks(checks, loaded.target, backend, settings, send, done)
+            run_checks(
+                checks,
+                loaded.target,
+                backend,
+                settings,
+                send,
+                done,
+                lambda: loader.load(settings, backend.device).target,
+            )
     except UsageError as error:
         send(
             {"event": "refused", "what": error.what, "seen": error.seen, "fix": error.fix, "traceback": error.traceback}
@@ -182,7 +190,13 @@ def _refused_capture(error: TargetError, settings: Settings) -> Inconclusive | N
 
 
 def run_checks(
-    checks: Sequence[str], target: Any, backend: Backend, settings: Settings, send: Send, done: list[Outcome]
+    checks: Sequence[str],
+    target: Any,
+    backend: Backend,
+    settings: Settings,
+    send: Send,
+    done: list[Outcome],
+    again: Callable[[], Any],
 ) -> None:
     """Run checks one after the other on one target; what an earlier one makes pointless is skipped, and said.
 
@@ -193,18 +207,17 @@ def run_checks(
         settings: of all of them.
         send: takes the events.
         done: outcomes are added to it, so that they are known where something is raised.
+        again: makes the target anew.
 
     Raises:
         UsageError: the request cannot be served.
         DeviceGone: the device is lost.
     """
-    from cudagraph_doctor import loader
-
     settings, left_out = method.quickly(settings, target)
     for name in checks:
         outcome = method.pointless(name, done)
         if outcome is None:
-            target = method.ready(target, done, lambda: loader.load(settings, backend.device).target)
+            target = method.ready(target, done, again)
             outcome = run_check(name, target, backend, settings, send, left_out)
         else:
             send({"event": "outcome", "outcome": to_json(outcome)})

@@ -19,10 +19,11 @@ PLAIN = {
     *("errors", "findings", "policy", "progress", "rules", "settings"),
     *("graph.illegal", "observation.fixes", "observation.judging", "observation.model"),
     *("graph.model", "replays.model", "replays.plain"),
-    *("causes.join", "causes.same", "causes.wording"),
+    *("causes", "causes.join", "causes.same", "causes.wording"),
     *(
         "report",
         "report.audit",
+        "report.audit_measured",
         "report.buckets",
         "report.anchors",
         "report.causes",
@@ -42,6 +43,7 @@ PLAIN = {
     ),
 }
 """Start fast and run anywhere: the standard library and each other (rich where text is laid out)."""
+LAID_OUT = ("report.audit", "report.audit_measured", "report.buckets", "report.causes", "report.layout", "report.terminal")
 PROGRAM = {"cli", "child", "display", "examine", "worker", "report"}
 """The program around the library; what finds faults must be usable without it."""
 
@@ -97,9 +99,7 @@ def test_all_modules_are_seen() -> None:
 
 @pytest.mark.parametrize("module", sorted(PLAIN))
 def test_plain_data_and_reports_need_nothing(module: str) -> None:
-    assert others(module) <= (
-        {"rich"} if module in ("report.audit", "report.buckets", "report.layout", "report.terminal") else set()
-    )
+    assert others(module) <= ({"rich"} if module in LAID_OUT else set())
     assert {name for name in ours(module) if name in MODULES} <= PLAIN
 
 
@@ -108,7 +108,7 @@ def test_every_report_format_is_held_to_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", below("audit", "graph", "misses", "observation", "proof", "replays", "traces", "checks")
+    "module", below("audit", "graph", "measuring", "misses", "observation", "proof", "replays", "traces", "checks")
 )
 def test_what_finds_faults_knows_nothing_of_the_program(module: str) -> None:
     assert not {name for name in ours(module) if name.split(".")[0] in PROGRAM}
@@ -131,7 +131,7 @@ def test_the_bundled_models_are_written_as_a_users_would_be(module: str) -> None
 
 
 @pytest.mark.parametrize(
-    "module", sorted(set(MODULES) - {"audit_command", "cli", "command_options", "configured", "__main__"})
+    "module", sorted(set(MODULES) - {"audit_command", "cli", "command_options", "configured", "measure_options", "__main__"})
 )
 def test_only_the_command_line_knows_click(module: str) -> None:
     assert "click" not in others(module)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from cudagraph_doctor.causes import wording
-from cudagraph_doctor.causes.same import follows, is_named, same_fault
-from cudagraph_doctor.findings import Cause, Finding, Proof, Report, Severity
+from cudagraph_doctor.causes.same import follows, is_named, same_fault, steps_of
+from cudagraph_doctor.findings import Cause, Finding, Outcome, Proof, Report, Severity
 
 _TELLS_MOST = ("capture", "inputs", "diff", "buckets")
 """Of findings about one fault, the one of the check that comes first here leads."""
@@ -33,9 +33,10 @@ def joined(report: Report) -> Report:
     checks = [outcome.check for outcome in report.outcomes for _ in outcome.findings]
     spoken = [number for number, finding in enumerate(findings) if finding.severity is not Severity.NOTE]
     spoken.sort(key=lambda number: _order(findings[number], checks[number]))
+    left = {outcome.check: _left(outcome) for outcome in report.outcomes}
     groups: list[_Group] = []
     for number in sorted(spoken, key=lambda number: not is_named(findings[number])):
-        group, why = _home(number, groups, findings)
+        group, why = _home(number, groups, findings, [left[check] for check in checks])
         if group is None:
             groups.append(_Group(number))
         else:
@@ -54,14 +55,24 @@ def joined(report: Report) -> Report:
     return replace(report, causes=tuple(causes))
 
 
-def _home(number: int, groups: list[_Group], findings: tuple[Finding, ...]) -> tuple[_Group | None, str]:
+def _left(outcome: Outcome) -> frozenset[int]:
+    """The bad steps of a check at which nothing that it tried helped."""
+    mended = [steps_of(finding) for finding in outcome.findings if finding.proof is Proof.CONFIRMED]
+    return frozenset(step.index for step in outcome.steps if step.verdict == "finding").difference(*mended)
+
+
+def _home(
+    number: int, groups: list[_Group], findings: tuple[Finding, ...], left: list[frozenset[int]]
+) -> tuple[_Group | None, str]:
     """The group that the finding belongs to, and what shows it."""
-    for shows in (same_fault, follows):
-        for group in groups:
-            for member in group.members:
-                why = shows(findings[number], findings[member])
-                if why:
-                    return group, why
+    finding = findings[number]
+    members = [(group, member) for group in groups for member in group.members]
+    for group, member in members:
+        if why := same_fault(finding, findings[member]):
+            return group, why
+    for group, member in members:
+        if why := follows(finding, findings[member], left[member]):
+            return group, why
     return None, ""
 
 

@@ -23,12 +23,18 @@ def same_fault(a: Finding, b: Finding) -> str:
     return ""
 
 
-def follows(finding: Finding, healed: Finding) -> str:
-    """What shows that `finding`, which accuses nobody, is harm that `healed` did, in words; "" if nothing does."""
+def follows(finding: Finding, healed: Finding, left: frozenset[int]) -> str:
+    """What shows that `finding`, which accuses nobody, is harm that `healed` did, in words; "" if nothing does.
+
+    Args:
+        finding: says that some steps differ.
+        healed: says what was mended, and at which steps that helped.
+        left: the steps that differ in the check of `healed` as well, and that nothing mends.
+    """
     if is_named(finding) or healed.proof is not Proof.CONFIRMED:
         return ""
-    steps, mended = steps_of(finding), steps_of(healed)
-    if steps and steps <= mended:
+    steps = steps_of(finding)
+    if steps & steps_of(healed) and not steps & left:
         return f"the steps that differ are right once {_what(healed)} is mended"
     return ""
 
