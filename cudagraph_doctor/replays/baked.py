@@ -24,6 +24,7 @@ from cudagraph_doctor.replays.candidates import (
 from cudagraph_doctor.replays.following import followed
 from cudagraph_doctor.replays.launches import Aligned, align, differing_launches, unsteady
 from cudagraph_doctor.replays.model import Dump, Flag, Place
+from cudagraph_doctor.replays.remains import memory
 from cudagraph_doctor.replays.series import Captures
 from cudagraph_doctor.replays.words import compare
 
@@ -82,12 +83,13 @@ def _parameters(aligned: Sequence[Aligned]) -> tuple[list[Candidate], int]:
     """Candidates among the parameters, and the number of bytes that are noise."""
     found: list[Candidate] = []
     noise = 0
+    memories = {id(one): memory(one.dump.nodes, one.dump.host_memory) for one in aligned}
     for index, node in enumerate(aligned[0].dump.nodes):
         there = [one for one in aligned if index in one.nodes and not one.nodes[index].unreadable]
         captures = Captures(tuple(input_of(one.dump) for one in there), tuple(one.dump.moved_on > 0 for one in there))
         for position in range(min((len(one.nodes[index].params) for one in there), default=0)):
             params = [one.nodes[index].params[position] for one in there]
-            differing = compare(captures, params)
+            differing = compare(captures, params, [memories[id(one)] for one in there])
             noise += differing.noise
             found += [
                 Candidate(

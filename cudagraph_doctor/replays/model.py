@@ -198,6 +198,8 @@ class Dump:
     """Host values by path right before the capture, plain numbers and texts: those that differ between dumps."""
     host_after: dict[str, Any] = field(default_factory=dict)
     """The same right after it, where the capture moved them."""
+    host_memory: tuple[tuple[int, int], ...] = ()
+    """Where the process had memory of the host then: (first address, one past the last); empty if it was not noted."""
 
     @property
     def group(self) -> tuple[int, int, str, int]:

@@ -18,6 +18,7 @@ from cudagraph_doctor.graph.model import CapturedGraph
 from cudagraph_doctor.proof.arms import Arms
 from cudagraph_doctor.proof.reading import read
 from cudagraph_doctor.proof.subject import Planned
+from cudagraph_doctor.replays.host_memory import host_memory
 from cudagraph_doctor.replays.model import Dump
 from cudagraph_doctor.walk import walk
 
@@ -41,6 +42,8 @@ class Asked:
 def interleaved(steps: Sequence[Planned], times: int, leading: Sequence[Planned] = ()) -> list[Asked]:
     """The captures to make: all steps in turn, `times` times over; then the first step with the host moved on.
 
+    Each turn begins with another step: memory that is handed out alternately must not go along with the steps.
+
     Args:
         steps: positions in `leading` tell which of those steps come before.
         times: captures of each step with nothing changed.
@@ -50,7 +53,8 @@ def interleaved(steps: Sequence[Planned], times: int, leading: Sequence[Planned]
     def ask(at: Planned, moved_on: int = 0) -> Asked:
         return Asked(at, tuple(leading[: at.index]), moved_on)
 
-    return [ask(at) for _ in range(times) for at in steps] + [ask(steps[0], more) for more in range(1, 1 + MOVED_ON)]
+    turns = [[*steps[turn % len(steps) :], *steps[: turn % len(steps)]] for turn in range(times)]
+    return [ask(at) for turn in turns for at in turn] + [ask(steps[0], more) for more in range(1, 1 + MOVED_ON)]
 
 
 def chosen(plan: Sequence[Planned], keys: int, bad: Sequence[Planned] = ()) -> list[Planned]:
@@ -133,6 +137,7 @@ def _dump(
         moved_on=asked.moved_on,
         host=dict(before),
         host_after=dict(moved),
+        host_memory=host_memory(),
     )
 
 

@@ -45,6 +45,11 @@ class Captures:
         first = self.of_inputs(values)
         return all(first[at] == value for at, value in self.settled(values))
 
+    def is_same(self, values: Sequence[Any]) -> bool:
+        """Whether they have one value also where the host was moved on."""
+        first = self.of_inputs(values)
+        return all(first.get(at, value) == value for at, value in zip(self.inputs, values, strict=True))
+
     def kind(self, values: Sequence[Any]) -> Kind | None:
         """What the values are; None if they are constant, or vary without order.
 

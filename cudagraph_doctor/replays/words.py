@@ -13,12 +13,15 @@ from typing import Any
 from cudagraph_doctor.graph.model import Param
 from cudagraph_doctor.graph.values import Number, guess
 from cudagraph_doctor.replays.candidates import EACH_CAPTURE, Kind, Part
+from cudagraph_doctor.replays.remains import Memory, remains
 from cudagraph_doctor.replays.series import Captures
 
 _NAMED = ("input", "state", "weight", "root")
 """Kinds of memory whose names mean the same in each capture; pools and unnamed blocks have others by right."""
 _FLAG = 8
 """A single byte below this reads as a flag or a count; any byte would read as a number."""
+_FAR = 16
+"""A float that grows by more than this factor, never falls and is not whole each time, is the bits of a clock."""
 _GAP = 8
 """So many equal bytes between two that differ still belong to one stretch of opaque bytes."""
 
@@ -37,8 +40,14 @@ class Differing:
         self.parts.setdefault(kind, []).append(Part(offset, size, dtype, tuple(told)))
 
 
-def compare(captures: Captures, params: Sequence[Param]) -> Differing:
-    """What differs between captures of one parameter, `params`, one for each of `captures`."""
+def compare(captures: Captures, params: Sequence[Param], memories: Sequence[Memory]) -> Differing:
+    """What differs between captures of one parameter.
+
+    Args:
+        captures: what was captured.
+        params: the parameter as each of them has it.
+        memories: what is known of the addresses of each.
+    """
     found = Differing()
     data = [param.data for param in params]
     size = max(map(len, data))
@@ -51,6 +60,9 @@ def compare(captures: Captures, params: Sequence[Param]) -> Differing:
             found.add(captures, Kind.OPAQUE, 0, size, "", [one.hex() for one in data])
     else:
         taken = _addresses(captures, params, found)
+        left = remains(data, memories) - taken
+        found.noise += sum(len({one[byte] for one in data}) > 1 for byte in left)
+        taken |= left
         _moving(captures, data, taken, found)
         _values(captures, data, taken, found)
     return found
@@ -79,10 +91,10 @@ def _moving(captures: Captures, data: Sequence[bytes], taken: set[int], found: D
         for start in range(0, len(data[0]) - size + 1, size):
             place = set(range(start, start + size))
             read = None if place & taken else guess([one[start : start + size] for one in data])
-            if read is None or _like_host_addresses(data, start):
+            if read is None:
                 continue
             kind = captures.kind(read[1])
-            if kind in EACH_CAPTURE:
+            if kind in EACH_CAPTURE and not (len(data[0]) > 8 and leaps(read[1])):
                 assert kind is not None
                 found.add(captures, kind, start, size, *read)
                 taken |= place
@@ -98,11 +110,12 @@ def _sizes(data: Sequence[bytes]) -> tuple[int, ...]:
     return (8, 4) if whole else (4, 8)
 
 
-def _like_host_addresses(data: Sequence[bytes], start: int) -> bool:
-    """Whether the eight bytes around lie where a process has its stack, libraries and heap."""
-    start -= start % 8
-    high = [int.from_bytes(one[start : start + 8], "little") >> 40 for one in data]
-    return all(part in (0x7E, 0x7F) or 0x55 <= part <= 0x57 for part in high)
+def leaps(values: Sequence[Number]) -> bool:
+    """Whether the numbers go one way, far and unevenly: the bits of something that counts, a clock say, as a float."""
+    told = [abs(value) for value in values]
+    far = max(told) > _FAR * min(told)
+    whole = all(value == int(value) for value in values)
+    return far and not whole and (told == sorted(told) or told == sorted(told, reverse=True))
 
 
 def _values(captures: Captures, data: Sequence[bytes], taken: set[int], found: Differing) -> None:
@@ -130,7 +143,10 @@ def _values(captures: Captures, data: Sequence[bytes], taken: set[int], found: D
     if len(opaque) > len(numbers) > 0:  # among so many others, what reads as a number does so by chance
         opaque = sorted({*opaque, *numbers})
         del found.parts[Kind.VALUE]
-    for start, stop in _stretches(opaque):
+    # no number, and other bytes at the same input where the host moved on: uninitialised, and the same by chance
+    by_chance = {byte for byte in opaque if not captures.is_same([one[byte] for one in data])}
+    found.noise += len(by_chance)
+    for start, stop in _stretches([byte for byte in opaque if byte not in by_chance]):
         found.add(captures, Kind.OPAQUE, start, stop - start, "", [one[start:stop].hex() for one in data])
 
 

@@ -108,7 +108,7 @@ def kinds(target: Any, backend: Backend) -> list[tuple[Kind, str]]:
 def test_steps_take_turns_and_the_host_moves_on_at_the_end() -> None:
     plan = [Planned(0, 0, 2, 2), A, B]
     asked = interleaved([A, B], 2, plan)
-    assert [one.at.step for one in asked] == [1, 2, 1, 2] + [1] * MOVED_ON
+    assert [one.at.step for one in asked] == [1, 2, 2, 1] + [1] * MOVED_ON
     assert [one.moved_on for one in asked] == [0] * 4 + list(range(1, MOVED_ON + 1))
     assert [len(one.before) for one in asked[:2]] == [1, 2] and not interleaved([A], 1)[0].before
 
