@@ -1,13 +1,14 @@
-"""`audit`, static: will these keys carry this traffic? From configurations, a workload and costs; no torch, no GPU.
+"""`audit`: will these keys carry this traffic? From configurations, a workload and costs; no torch, no GPU.
 
 Reads downwards: `run` reads what the job names (`audit/engines`, `audit/logs`, `traces/`), `judge` is plain Python on
-what was read.
+what was read. `run_on_target` measures the costs first, in the child process of `audit --target` (`measuring/`).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from cudagraph_doctor.audit import gates, judged, logs, simulate, summary, wording, workload
 from cudagraph_doctor.audit.costs import Costs
@@ -19,13 +20,18 @@ from cudagraph_doctor.audit.keys import Configuration
 from cudagraph_doctor.audit.simulate import Comparison
 from cudagraph_doctor.audit.workload import Workload
 from cudagraph_doctor.findings import Finding, Outcome, Severity, Status
+from cudagraph_doctor.measuring import wording as measured
 from cudagraph_doctor.misses.gates import Gate
 from cudagraph_doctor.progress import Progress
 from cudagraph_doctor.traces import labels
 from cudagraph_doctor.traces.read import read as read_trace
 
+if TYPE_CHECKING:
+    from cudagraph_doctor.graph.backend import Backend
+    from cudagraph_doctor.settings import Settings
+
 NAME = "audit"
-RULES = wording.RULES
+RULES = (*wording.RULES, *measured.RULES)
 NEEDS = frozenset({"configuration"})
 
 Configurations = Sequence[tuple[Configuration, Sequence[Configuration]]]
@@ -51,6 +57,13 @@ def run(job: Job, progress: Progress) -> tuple[Audit, Outcome]:
         comparison=comparison,
     )
     return audit, judge(audit, time.perf_counter() - started)
+
+
+def run_on_target(target: Any, backend: Backend, settings: Settings, progress: Progress) -> Outcome:
+    """Measure the keys of a target: what `run` goes on with. Raises DoctorError where it cannot be measured."""
+    from cudagraph_doctor.measuring.measure import measure  # only here: it needs torch
+
+    return measure(target, backend, settings, progress)
 
 
 def _configurations(job: Job) -> Configurations:
@@ -97,7 +110,7 @@ def judge(audit: Audit, seconds: float = 0.0) -> Outcome:
             "gates": [{"option": gate.option, "met": gate.met, "message": gate.message} for gate in demanded],
         },
         findings=tuple(findings),
-        rules=RULES,
+        rules=wording.RULES,
         seconds=seconds,
     )
 

@@ -28,7 +28,7 @@ _JOB = (
         "seed",
         "costs",
     ),
-    *("cost_model", "graphs", "graph_memory", "min_hit_rate", "max_padding", "max_graph_memory"),
+    *("cost_model", "kv_bytes_per_token", "graphs", "graph_memory", "min_hit_rate", "max_padding", "max_graph_memory"),
 )
 _ENGINES = ("vllm", "sglang", "tensorrt-llm", "nano-vllm", "plain")
 
@@ -105,13 +105,18 @@ def _options() -> list[Any]:
             callback=reads(audit_values.at_least_one),
             help="With --arrivals: how long.",
         ),
-        click.option("--seed", type=int, default=0, show_default=True, help="With --arrivals: of the random times."),
+        click.option(
+            "--seed", type=int, default=0, show_default=True, help="Of simulated arrivals, and of a target's plan."
+        ),
         click.option("--costs", type=file, metavar="FILE", help="Measured times and memory of the keys, as JSON."),
         click.option(
             "--cost-model",
             metavar="base=MS,row=MS,eager=MS",
             callback=reads(audit_values.cost_model),
             help="In place of --costs: a replay's time and that a row adds, and the least of an eager step.",
+        ),
+        click.option(
+            "--kv-bytes-per-token", type=number, metavar="BYTES", help="What graph memory is weighed against."
         ),
         click.option("--graphs", type=number, help="Keys of the better list. Default: as many as there are."),
         click.option(
@@ -179,6 +184,7 @@ def job(own: dict[str, Any]) -> Job:
         demands=Demands(
             own["min_hit_rate"], own["max_padding"], own["max_graph_memory"], own["graphs"], own["graph_memory"]
         ),
+        kv_bytes_per_token=own["kv_bytes_per_token"],
     )
 
 
@@ -186,6 +192,8 @@ def _sources(own: dict[str, Any]) -> list[Source]:
     from cudagraph_doctor.audit.engines import load
     from cudagraph_doctor.audit.job import Source
 
+    if click.get_current_context().params["target"]:
+        return []  # its keys are known when it was measured
     if not own["buckets"]:
         return [Source(path.name, load.contents(path)) for path in own["configurations"]]
     plain: dict[str, Any] = {"padding": own["padding"]}
@@ -204,14 +212,21 @@ def _refuse(own: dict[str, Any]) -> None:
         own["buckets"] = ()  # those of pyproject.toml are other commands'
     if own["configurations"] and own["buckets"]:
         raise click.UsageError("a CONFIGURATION and --buckets each say what the keys are: give one of them.")
-    if not own["configurations"] and not own["buckets"]:
-        raise click.UsageError("give a CONFIGURATION, or a list with --buckets 1,2,4,8 --max-batch 8.")
+    if target := context.params["target"]:
+        for name in ("configurations", "engine", "rule", "costs"):
+            if own[name]:
+                what = "a CONFIGURATION" if name == "configurations" else f"--{name}"
+                raise click.UsageError(f"{what} and --target {target} do not go together: the target is measured.")
+    elif not own["configurations"] and not own["buckets"]:
+        raise click.UsageError(
+            "give a CONFIGURATION, a list with --buckets 1,2,4,8 --max-batch 8, or a target with --target SPEC."
+        )
     if own["buckets"] and (own["engine"] or own["rule"]):
         raise click.UsageError("--engine and --rule are for a CONFIGURATION; --buckets is a plain list.")
     if own["costs"] and own["cost_model"] != audit_values.cost_model(None):
         raise click.UsageError("--costs and --cost-model both say what steps cost: give one of them.")
     needs = {
-        "arrivals": ("output_length", "burst", "seconds", "seed"),
+        "arrivals": ("output_length", "burst", "seconds", *(() if target else ("seed",))),
         "workload": ("column", "weight", "unit"),
         "from_trace": ("step_pattern",),
         "buckets": ("padding", "tokens_per_request"),

@@ -40,6 +40,7 @@ from cudagraph_doctor.command_options import (
 from cudagraph_doctor.errors import DoctorError
 from cudagraph_doctor.findings import Report
 from cudagraph_doctor.gate.judge import Demands, judge
+from cudagraph_doctor.measure_options import Measuring, measure_options
 from cudagraph_doctor.replays import matrix
 from cudagraph_doctor.report.json import load
 from cudagraph_doctor.report.layout import lay_out
@@ -363,6 +364,7 @@ def buckets(
 
 @cli.command()
 @audit_options
+@measure_options
 @gate_options
 @looking_options
 @click.pass_context
@@ -372,20 +374,24 @@ def audit(
     job: Job,
     read: list[tuple[str, Path]],
     emit: audit_values.Emit | None,
+    measuring: Measuring | None,
     demands: Demands,
     looking: Looking,
 ) -> int:
     """Will these keys carry this traffic? Holes, padding, memory, and a better list, before deployment.
 
     CONFIGURATION is an engine's (vLLM, SGLang, TensorRT-LLM, nano-vllm) or a plain file with buckets and max_batch, in
-    YAML, TOML or JSON; several are ranks of one run. Nothing is captured: no GPU is needed.
+    YAML, TOML or JSON; several are ranks of one run. Nothing is captured then, and no GPU is needed. With --target the
+    keys of a target are captured and measured instead, and compared with eager.
     """
-    from cudagraph_doctor.examine_keys import examine_keys
-
     written = overwriting.reports(looking.outputs)
     written += [overwriting.Named(f"--emit {emit.form}={emit.file}", emit.file)] if emit and emit.file else []
-    overwriting.refuse(written, [overwriting.Named(*named) for named in read])
-    report, configuration = examine_keys(job, emit.form if emit else "")
+    named = [overwriting.Named(*named) for named in read]
+    if measuring:
+        written += [overwriting.Named(f"--save-costs {measuring.save}", measuring.save)] if measuring.save else []
+        named += overwriting.sources(measuring.settings.spec, measuring.settings.app_dir)
+    overwriting.refuse(written, named)
+    report, configuration = _audited(job, measuring, emit.form if emit else "")
     if emit and emit.file:
         output.to_file(emit.file, configuration)
     elif emit:
@@ -393,6 +399,17 @@ def audit(
         in_place = tuple(out for out in looking.outputs if out.file)
         return _judged(report, demands, dataclasses.replace(looking, outputs=in_place))
     return _judged(report, demands, looking)
+
+
+def _audited(job: Job, measuring: Measuring | None, form: str) -> tuple[Report, str]:
+    if measuring is None:
+        from cudagraph_doctor.examine_keys import examine_keys
+
+        return examine_keys(job, form)
+    from cudagraph_doctor.display import for_stderr
+    from cudagraph_doctor.examine_measured import examine_measured
+
+    return examine_measured(measuring.settings, job, for_stderr(), form, measuring.save)
 
 
 class _WithCommand(click.Command):

@@ -154,57 +154,62 @@ def gate_options(command: Command) -> Command:
 _GATE = ("fail_on", "select", "ignore", "baseline", "min_coverage", "compare", "compare_threshold", "show_settings")
 
 
+def making_options(command: Command) -> Command:
+    """Options about making a target and running it; `target_options` and `checking_options` add what else they need."""
+    return _with(_with(command, *_RUNNING), *_MAKING)
+
+
 def target_options(command: Command) -> Command:
     """Options of all commands that make a target."""
-    return _with(
-        gate_options(command),
-        click.option(
-            "--timeout",
-            type=float,
-            default=1800.0,
-            show_default=True,
-            metavar="SECONDS",
-            callback=reads(options.seconds),
-            help="Stop after this time and show where it hangs.",
-        ),
-        click.option(
-            "--app-dir",
-            type=click.Path(exists=True, file_okay=False),
-            default=".",
-            show_default=True,
-            help="Folder in which modules are looked for first.",
-        ),
-        click.option("--twin", is_flag=True, help="With --fault: its sound twin instead."),
-        click.option(
-            "--fault", default="", metavar="NAME", help="Plant a fault into the bundled model (see `faults`)."
-        ),
-        click.option(
-            "--target-arg",
-            "-a",
-            multiple=True,
-            metavar="NAME=VALUE",
-            callback=reads(options.pairs),
-            help="Argument for the target's function; repeatable.",
-        ),
-        click.option(
-            "--seed", type=int, default=0, show_default=True, help="Seed of the target (if it takes one) and the plan."
-        ),
+    seed = click.option(
+        "--seed", type=int, default=0, show_default=True, help="Seed of the target (if it takes one) and the plan."
     )
+    return _with(gate_options(command), *_MAKING, seed)
 
 
 def checking_options(command: Command) -> Command:
     """Options of all commands that run checks on a target."""
-    return _with(
-        target_options(command),
-        click.option("--in-process", is_flag=True, help="Run in this process, for a debugger; without --timeout."),
-        click.option(
-            "--backend",
-            type=click.Choice(["auto", "cuda", "emulated"]),
-            default="auto",
-            show_default=True,
-            help="auto: the GPU if there is one, else emulated on the CPU.",
-        ),
-    )
+    return _with(target_options(command), *_RUNNING)
+
+
+_MAKING = (
+    click.option(
+        "--timeout",
+        type=float,
+        default=1800.0,
+        show_default=True,
+        metavar="SECONDS",
+        callback=reads(options.seconds),
+        help="Stop after this time and show where it hangs.",
+    ),
+    click.option(
+        "--app-dir",
+        type=click.Path(exists=True, file_okay=False),
+        default=".",
+        show_default=True,
+        help="Folder in which modules are looked for first.",
+    ),
+    click.option("--twin", is_flag=True, help="With --fault: its sound twin instead."),
+    click.option("--fault", default="", metavar="NAME", help="Plant a fault into the bundled model (see `faults`)."),
+    click.option(
+        "--target-arg",
+        "-a",
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=reads(options.pairs),
+        help="Argument for the target's function; repeatable.",
+    ),
+)
+_RUNNING = (
+    click.option("--in-process", is_flag=True, help="Run in this process, for a debugger; without --timeout."),
+    click.option(
+        "--backend",
+        type=click.Choice(["auto", "cuda", "emulated"]),
+        default="auto",
+        show_default=True,
+        help="auto: the GPU if there is one, else emulated on the CPU.",
+    ),
+)
 
 
 def demands(context: click.Context) -> Demands:

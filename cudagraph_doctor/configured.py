@@ -20,7 +20,8 @@ _FIELDS = {field.name for field in dataclasses.fields(Settings)}
 
 def configured(check: str, folder: Path) -> tuple[Settings, Demands]:
     """What holds for a check of targets in `folder`, where its pyproject.toml is. Raises UsageError if it is no use."""
-    of_targets = [name for name, command in cli.commands.items() if any(p.name == "backend" for p in command.params)]
+    on_spec = {"spec", "backend"}
+    of_targets = [name for name, command in cli.commands.items() if on_spec <= {p.name for p in command.params}]
     if check not in of_targets:
         raise UsageError(
             f'There is no check "{check}" that takes a target.{near(check, of_targets)}',

@@ -562,6 +562,27 @@ _ALL = (
         "The list is not what is captured: duplicates, another order, sizes that are dropped or truncated.",
     ),
     _rule("CGD512", "graphs-turned-off", Severity.WARNING, "audit", "The configuration turns graphs off."),
+    _rule(
+        "CGD513",
+        "wrong-batches-in-key",
+        Severity.ERROR,
+        "audit",
+        "A key's graph gives wrong results for batches that it serves.",
+    ),
+    _rule(
+        "CGD514",
+        "key-depends-on-last-key",
+        Severity.ERROR,
+        "audit",
+        "A key's graph gives another result once another key has run before it.",
+    ),
+    _rule(
+        "CGD515",
+        "graph-slower-than-eager",
+        Severity.WARNING,
+        "audit",
+        "A key's graph takes longer than the same step run eagerly.",
+    ),
 )
 
 RULES: dict[str, Rule] = {rule.code: rule for rule in _ALL}

@@ -63,6 +63,7 @@ def load(
         faulty_copies,
         faulty_engine,
         faulty_handover,
+        faulty_keys,
         faulty_memory,
         faulty_neighbours,
         faulty_runner,
@@ -92,6 +93,7 @@ def load(
             **faulty_neighbours.PLANTED,
             **faulty_buffers.PLANTED,
             **faulty_values.PLANTED,
+            **faulty_keys.PLANTED,
         }
         return (loops[fault][twin] if fault else ReferenceLoop)(*model)
     engines: dict[str, tuple[Callable[..., object], Callable[..., object]]] = {

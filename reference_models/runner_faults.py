@@ -8,6 +8,7 @@ from __future__ import annotations
 from cudagraph_doctor.reference_models.capture_faults import CAPTURE_FAULTS
 from cudagraph_doctor.reference_models.faults import FAULTS, Fault
 from cudagraph_doctor.reference_models.input_faults import INPUT_FAULTS
+from cudagraph_doctor.reference_models.key_faults import KEY_FAULTS
 
 
 def _fault(name: str, rule: str, summary: str, twin: str, culprit: str = "bucket") -> Fault:
@@ -105,5 +106,5 @@ _ALL = (
 
 RUNNER_FAULTS: dict[str, Fault] = {fault.name: fault for fault in _ALL}
 """By name, in order."""
-ALL_FAULTS: dict[str, Fault] = FAULTS | CAPTURE_FAULTS | INPUT_FAULTS | RUNNER_FAULTS
+ALL_FAULTS: dict[str, Fault] = FAULTS | CAPTURE_FAULTS | INPUT_FAULTS | RUNNER_FAULTS | KEY_FAULTS
 """What `--fault` takes."""

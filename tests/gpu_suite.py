@@ -40,14 +40,15 @@ GROUPS = {
     "inputs": list(INPUTS),
     "program": ["tests/test_cli_gpu.py", "tests/proof"],
     "recording": ["tests/recording"],
+    "audit": ["tests/measuring"],
     "engines": ["tests/examples", "-k", "not nano_vllm"],
     "nano-vllm": ["tests/examples", "-k", "nano_vllm"],
 }
 """Group -> what pytest is told."""
 WORKERS = {"zoo": 5, "zoo-capture": 2, "zoo-inputs": 3, "faults": 5, "capture": 5, "inputs": 4}
 """Groups that are spread over processes (pytest-xdist), where that is installed."""
-ALONE = ("nano-vllm",)
-"""Groups that size their caches by the memory that is free."""
+ALONE = ("audit", "nano-vllm")
+"""Groups that time steps, or size their caches by the memory that is free."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,7 @@ def test_a_budget_of_memory_and_measured_costs(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "give a CONFIGURATION, or a list with --buckets"),
+        ((), "give a CONFIGURATION, a list with --buckets"),
         (("f.yaml", "--buckets", "1"), "each say what the keys are"),
         ((*LIST, "--workload", "w.csv", "--arrivals", "3"), "--workload and --arrivals each say what the traffic is"),
         ((*LIST, "--burst", "3"), "--burst is for --arrivals, which is not given"),

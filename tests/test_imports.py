@@ -43,7 +43,14 @@ PLAIN = {
     ),
 }
 """Start fast and run anywhere: the standard library and each other (rich where text is laid out)."""
-LAID_OUT = ("report.audit", "report.audit_measured", "report.buckets", "report.causes", "report.layout", "report.terminal")
+LAID_OUT = (
+    "report.audit",
+    "report.audit_measured",
+    "report.buckets",
+    "report.causes",
+    "report.layout",
+    "report.terminal",
+)
 PROGRAM = {"cli", "child", "display", "examine", "worker", "report"}
 """The program around the library; what finds faults must be usable without it."""
 
@@ -131,7 +138,8 @@ def test_the_bundled_models_are_written_as_a_users_would_be(module: str) -> None
 
 
 @pytest.mark.parametrize(
-    "module", sorted(set(MODULES) - {"audit_command", "cli", "command_options", "configured", "measure_options", "__main__"})
+    "module",
+    sorted(set(MODULES) - {"audit_command", "cli", "command_options", "configured", "measure_options", "__main__"}),
 )
 def test_only_the_command_line_knows_click(module: str) -> None:
     assert "click" not in others(module)

@@ -19,6 +19,10 @@ ELSEWHERE = {
     "cudagraph_doctor/graph/functions.py": "graph/test_nodes_gpu.py",
     "cudagraph_doctor/graph/illegal.py": "graph/test_legality.py",
     "cudagraph_doctor/graph/model.py": "graph/test_nodes.py",
+    "cudagraph_doctor/measuring/captures.py": "measuring/test_measure.py",
+    "cudagraph_doctor/measuring/clock.py": "measuring/test_measure.py",
+    "cudagraph_doctor/measuring/collect.py": "measuring/test_measure.py",
+    "cudagraph_doctor/measuring/pools.py": "measuring/test_measure.py",
     "cudagraph_doctor/observation/model.py": "observation/test_judging.py",
     "cudagraph_doctor/observation/records.py": "observation/test_session.py",
     "cudagraph_doctor/progress.py": "test_worker.py",
@@ -33,6 +37,7 @@ ELSEWHERE = {
     "reference_models/faulty_neighbours.py": "reference_models/test_faulty_capture.py",
     "reference_models/faulty_start.py": "reference_models/test_faulty_capture.py",
     "reference_models/faulty_streams.py": "reference_models/test_faulty_capture.py",
+    "reference_models/key_faults.py": "reference_models/test_faulty_keys.py",
     "reference_models/triton_kernels.py": "reference_models/test_by_value.py",
 }
 """Module that is tested by more than its own file -> where (below tests/)."""

@@ -54,3 +54,5 @@ class Job:
     arrivals: Arrivals | None = None
     costs: Costs = field(default_factory=Modelled)
     demands: Demands = field(default_factory=Demands)
+    kv_bytes_per_token: int | None = None
+    """For costs that do not tell it."""

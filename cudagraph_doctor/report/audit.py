@@ -11,6 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from cudagraph_doctor.findings import Outcome, Status
+from cudagraph_doctor.report import audit_measured
+from cudagraph_doctor.report.audit_measured import in_bytes
 from cudagraph_doctor.report.view import View
 
 CHECK = "audit"
@@ -35,6 +37,7 @@ def tables(outcome: Outcome, view: View) -> Iterator[RenderableType]:
     summary = outcome.checked.get("summary", {})
     if not summary:
         return
+    yield from audit_measured.tables(outcome.checked.get("measured"))
     workload, costs = summary["workload"], summary["costs"]
     yield _indented(f"Workload: {workload['origin']} ({workload['steps']:,.6g} steps, {workload['sizes']} sizes).")
     yield _indented(f"Costs: {costs['origin']}.")
@@ -75,8 +78,8 @@ def _traffic(one: dict[str, Any]) -> Iterator[RenderableType]:
     if memory:
         kv = f", or {memory['kv_tokens']:,} tokens of KV cache" if memory["kv_tokens"] is not None else ""
         yield _indented(
-            f"Memory: {_bytes(memory['total_bytes'])} with one pool, largest first"
-            f" ({_bytes(memory['graph_bytes'] + memory['own_pools_bytes'])} with a pool each){kv}."
+            f"Memory: {in_bytes(memory['total_bytes'])} with one pool, largest first"
+            f" ({in_bytes(memory['graph_bytes'] + memory['own_pools_bytes'])} with a pool each){kv}."
         )
     if one["capture_ms"] is not None:
         yield _indented(f"Capture: about {one['capture_ms'] / 1e3:.3g} s.")
@@ -97,7 +100,7 @@ def _keys(rows: list[dict[str, Any]], view: View) -> RenderableType:
         cells = [str(row["key"]), row["serves"] or "never used", f"{row['share']:.1%}"]
         cells += ["" if row["padding_share"] is None else f"{row['padding_share']:.0%}"]
         cells += [f"{row['replay_ms']:.4g}", f"{row['eager_ms']:.4g}"]
-        cells += [_bytes(row["graph_bytes"]) if row["graph_bytes"] is not None else ""] if memory else []
+        cells += [in_bytes(row["graph_bytes"]) if row["graph_bytes"] is not None else ""] if memory else []
         table.add_row(*cells, _bar(row["share"], largest))
     if len(shown) < len(rows):
         table.add_row("...", f"{len(rows) - len(shown)} more (--verbose)")
@@ -112,7 +115,7 @@ def _better(one: dict[str, Any], view: View) -> Iterator[RenderableType]:
     said = ", ".join(keys if len(keys) <= 24 or view.verbose else [*keys[:16], "...", *keys[-4:]])
     met = better["traffic"]
     saved = f"{better['saved']:.1%} less time, " if better["saved"] is not None else ""
-    memory = f", {_bytes(better['total_bytes'])}" if better["total_bytes"] is not None else ""
+    memory = f", {in_bytes(better['total_bytes'])}" if better["total_bytes"] is not None else ""
     exact = "" if better["exact"] else " (near the optimum)"
     yield _indented(
         f"Best list of {len(keys)} keys{exact}: {said}: {saved}padding {met['padding_share'] or 0:.1%}{memory}."
@@ -154,14 +157,6 @@ def _simulation(found: dict[str, Any] | None) -> Iterator[RenderableType]:
 
 def _bar(part: float, whole: float) -> str:
     return "#" * max(round(_BAR * part / whole), 1 if part else 0) if whole else ""
-
-
-def _bytes(count: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if abs(count) < 1024:
-            return f"{count:.4g} {unit}"
-        count /= 1024
-    return f"{count:.4g} GiB"
 
 
 def _indented(text: str) -> Padding:

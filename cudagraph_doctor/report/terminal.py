@@ -240,7 +240,8 @@ def _location(finding: Finding) -> Text:
 
 
 def _proof(finding: Finding, rule: Rule | None, view: View) -> Text:
-    own = _MEASURED.get(rule.check) if rule is not None and finding.proof is Proof.MEASURED else None
+    ran = bool(finding.backend)
+    own = _MEASURED.get(rule.check) if rule is not None and finding.proof is Proof.MEASURED and not ran else None
     text = Text(own or _PROOF[finding.proof])
     told = [key for key in _TOLD if key in finding.evidence]
     others = [key for key in finding.evidence if key not in (*told, "healed_by")]

@@ -1,0 +1,77 @@
+"""What was predicted from keys measured on a GPU, against what `buckets` saw in a trace of the same batches."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from cudagraph_doctor.audit.costs import CostTable
+from cudagraph_doctor.audit.job import Job, Source
+from cudagraph_doctor.checks import bucket_audit
+from cudagraph_doctor.progress import Silent
+
+POINT = 0.01
+
+
+def recorder() -> ModuleType:
+    """tests/record_audit.py, which is no package's."""
+    file = Path(__file__).resolve().parents[1] / "record_audit.py"
+    spec = importlib.util.spec_from_file_location("record_audit", file)
+    assert spec and spec.loader
+    module = sys.modules.setdefault("record_audit", importlib.util.module_from_spec(spec))
+    spec.loader.exec_module(module)
+    return module
+
+
+RUNS = {run.name: run for run in recorder().RUNS}
+
+
+def loaded(name: str) -> dict[str, Any]:
+    if not (recorder().RECORDED / f"{name}.json").exists():
+        pytest.skip("nothing was recorded on a GPU yet: python tests/record_audit.py")
+    found: dict[str, Any] = recorder().load(name)
+    return found
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_predicted_within_a_point_of_what_was_seen(name: str, tmp_path: Path) -> None:
+    recorded = loaded(name)
+    workload = tmp_path / "workload.csv"
+    workload.write_text("batch\n" + "".join(f"{batch}\n" for batch in recorded["batches"]))
+    costs = CostTable.from_json(recorded["costs"])
+    source = Source("recorded", {"buckets": list(costs.sizes), "max_batch": recorder().MOST})
+    _, outcome = bucket_audit.run(Job((source,), workload=workload, costs=costs), Silent())
+    [predicted] = outcome.checked["summary"]["configurations"][0]["sets"]
+    seen = recorded["seen"]
+    assert seen["steps"] == len(recorded["batches"])
+    assert seen["steps_of_unknown_padding"] == 0
+    assert predicted["traffic"]["hit_rate"] == pytest.approx(seen["hit_rate"], abs=POINT)
+    assert predicted["traffic"]["padding_share"] == pytest.approx(seen["padding_share"], abs=POINT)
+    for number in ("hit_rate", "padding_share"):
+        assert predicted["traffic"][number] == pytest.approx(recorded["predicted"][number], abs=1e-6), "as it was then"
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_all_keys_were_measured(name: str) -> None:
+    keys = CostTable.from_json(loaded(name)["costs"]).keys
+    for key in keys:
+        assert None not in (
+            key.eager_ms,
+            key.nodes,
+            key.capture_ms,
+            key.instantiate_ms,
+            key.graph_bytes,
+            key.pool_bytes,
+        )
+
+
+def test_some_batches_of_one_run_have_no_key() -> None:
+    """Else a hit rate of 1 would be all that is predicted."""
+    above = [batch for batch in RUNS["short-list"].batches() if batch > 8]
+    assert 0.2 < len(above) / len(RUNS["short-list"].batches()) < 0.5
+    assert set(RUNS["reference"].batches()) == set(range(1, recorder().MOST + 1))
