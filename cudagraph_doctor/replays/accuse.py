@@ -76,8 +76,8 @@ class _Accuser:
         region = self._region(first)
         together = len(group) > 1 and first.cause is Cause.REBOUND
         name = first.name.rpartition(".")[0] if together else self._name(first, region)
-        code, evidence = self._code(first, region), dict[str, Any]()
-        where, held, expected = first.where, *_both(first)
+        code, evidence = self._code(first, region, case), dict[str, Any]()
+        where, held, expected = first.where or (_launched(case) if first.edits else ""), *_both(first)
         known = next((f for f in self.history.flags if region is not None and f.region == region.id), None)
         if known is not None and known.code in _FROM_READINGS and CODES[first.cause] in _FROM_READINGS:
             code, where, evidence = known.code, known.where or where, known.evidence
@@ -85,7 +85,7 @@ class _Accuser:
             evidence = known.evidence
         if len(group) > 1:
             evidence = {**evidence, "names": [remedy.name for remedy in group]}
-        candidate = self._candidate(first)
+        candidate = self._candidate(first, case)
         if candidate is not None and candidate.follows:
             evidence = {**evidence, "follows": candidate.follows}
         flag = Flag(
@@ -120,7 +120,7 @@ class _Accuser:
                 replay,
                 name=readable(node.name),
                 kind="launch" if launch else "node",
-                where=f"node {unlike.index}",
+                where=f"node {unlike.index}" + (f", {told}" if (told := _launched(case)) else ""),
                 held=held,
                 expected=expected,
                 evidence={**_seen(case, "other launches"), **repaired.of_node(case.at.key, unlike.index)},
@@ -138,9 +138,9 @@ class _Accuser:
             **_places(case, launched=True),
         )
 
-    def _code(self, remedy: Remedy, region: Region | None) -> str:
+    def _code(self, remedy: Remedy, region: Region | None, case: Case) -> str:
         if remedy.cause is Cause.BAKED:
-            candidate = self._candidate(remedy)
+            candidate = self._candidate(remedy, case)
             return CODES[Cause.BAKED] if candidate is None else self._code_of_candidate(candidate)
         if remedy.cause is Cause.REBOUND and (remedy.kind == "weight" or (region and region.kind == "weight")):
             return "CGD308"
@@ -150,8 +150,13 @@ class _Accuser:
         weak = self.own_keys and any(candidate in key.candidates for key in weak_keys(self.judged.candidates))
         return "CGD325" if weak else candidates.CODES[candidate.kind]
 
-    def _candidate(self, remedy: Remedy) -> Candidate | None:
-        return next((one for one in self.judged.candidates if named(one) == remedy.name), None)
+    def _candidate(self, remedy: Remedy, case: Case) -> Candidate | None:
+        """The candidate for the same parameter: of the very node where there is one, as kernels' names repeat."""
+        alike = [one for one in self.judged.candidates if named(one) == remedy.name]
+        nodes = {edit.node for _, edit in remedy.edits}
+        return next((one for one in alike if one.key == str(case.at.key) and nodes & set(one.nodes)), None) or next(
+            iter(alike), None
+        )
 
     def _region(self, remedy: Remedy) -> Region | None:
         """The region that was captured by the remedy's name; of a tensor that was chosen, the one chosen then."""
@@ -222,6 +227,14 @@ def _places(case: Case, launched: bool) -> dict[str, Any]:
     location: Location | None = origin or where.staging or where.captured
     related = tuple(p for p in (where.captured, where.staging) if p is not None and p is not location)
     return {"location": location, "related": related}
+
+
+def _launched(case: Case) -> str:
+    """The operator that launched the accused node: kernels of torch have names that few know."""
+    origin = case.places.launched
+    if origin is None or not origin.operator:
+        return ""
+    return f"launched by {origin.operator}" + (f" in {origin.module}" if origin.module else "")
 
 
 def _launch(node: Any) -> dict[str, Any]:

@@ -38,21 +38,35 @@ def check_found(name: str, outcome: Outcome, emulated: bool) -> Finding:
     if emulated and fault is not None and fault.emulated_rule:
         code = fault.emulated_rule
     spoken = [finding for finding in outcome.findings if finding.severity is not Severity.NOTE]
-    assert [finding.code for finding in spoken] == [code], [finding.message for finding in spoken]
+    assert [finding.code for finding in spoken] == [code], told(outcome)
     (found,) = spoken
-    assert outcome.status is Status.FOUND and found.fix
-    assert found.culprit is not None and culprit in f"{found.culprit.name}, {found.culprit.detail}"
-    assert emulated is False or (found.proof is Proof.CONFIRMED) is (name not in MEASURED or code == "CGD320")
+    assert outcome.status is Status.FOUND and found.fix, told(outcome)
+    assert found.culprit is not None and culprit in f"{found.culprit.name}, {found.culprit.detail}", told(outcome)
+    confirmed = name not in MEASURED or code == "CGD320"
+    assert emulated is False or (found.proof is Proof.CONFIRMED) is confirmed, told(outcome)
     return found
+
+
+def told(outcome: Outcome) -> str:
+    """All that the check said, shortly: for whoever reads why a test failed, perhaps without a GPU of his own."""
+    lines = [f"{outcome.status} {outcome.reason}"]
+    for one in outcome.findings:
+        who = f"{one.culprit.kind} {one.culprit.name!r}, {one.culprit.detail!r}" if one.culprit else "nobody"
+        where = f"{Path(one.location.file).name}:{one.location.line}" if one.location else "no line"
+        lines.append(f"{one.code} {one.severity} {one.proof} {who}, {where}: {one.message[:300]}")
+    verdicts = [f"{step.index} {step.verdict}" for step in outcome.steps]
+    return "\n".join(
+        [*lines, f"steps: {verdicts}", f"checked: {outcome.checked}", f"not checked: {outcome.not_checked}"]
+    )
 
 
 def check_silent(name: str, outcome: Outcome, emulated: bool) -> None:
     """Nothing above a note, no note but the twin's, and something was judged."""
     fault = INPUT_FAULTS.get(name)
     allowed = {fault.twin_note} if fault is not None and not emulated else set()
-    assert [f.message for f in outcome.findings if f.severity is not Severity.NOTE] == []
-    assert {finding.code for finding in outcome.findings} <= allowed
-    assert outcome.status is Status.PASSED
+    assert [f.message for f in outcome.findings if f.severity is not Severity.NOTE] == [], told(outcome)
+    assert {finding.code for finding in outcome.findings} <= allowed, told(outcome)
+    assert outcome.status is Status.PASSED, told(outcome)
 
 
 @pytest.mark.parametrize(("name", "form"), VISIBLE)

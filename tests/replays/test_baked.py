@@ -98,6 +98,31 @@ def test_a_number_among_uninitialised_bytes_is_found() -> None:
     assert [(part.offset, part.bytes) for part in found.parts] == [(32, 4)] and found.follows == "length"
 
 
+def test_a_descriptor_is_opaque_though_a_field_reads_as_a_number() -> None:
+    (found,) = judge(
+        captured(lambda step, rows, number: [kernel("load", struct.pack("<QII112x", 0, rows, 512), integer(7))])
+    ).candidates
+    assert found.kind is Kind.OPAQUE and [(part.offset, part.values) for part in found.parts] == [
+        (8, ("04", "04", "04", "03"))
+    ]
+
+
+def test_bytes_that_are_no_descriptor_read_as_the_number() -> None:
+    (found,) = judge(
+        captured(lambda step, rows, number: [kernel("load", struct.pack("<QII48x", 0, rows, 512))])
+    ).candidates
+    assert found.kind is Kind.VALUE and found.follows == "n"
+
+
+def test_the_bits_of_a_clock_are_no_host_counter() -> None:
+    clock = [0x383F9DA6 + number * 0x00B3A1C7 for number in range(20)]
+
+    def made(step: int, rows: int, number: int) -> list[GraphNode]:
+        return [kernel("topk", struct.pack("<QII", 5, clock[number], 0x1A))]
+
+    assert not judge(captured(made)).candidates
+
+
 def test_a_counter_that_reset_does_not_restore() -> None:
     (found,) = judge(captured(lambda step, rows, number: [kernel("reduce", integer(40 + number))])).candidates
     assert found.kind is Kind.COUNTER and found.parts[0].values == tuple(range(40, 60))
