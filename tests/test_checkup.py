@@ -44,7 +44,8 @@ class Sound:
         }
 
     def forward(self, inputs: dict[str, Any]) -> torch.Tensor:
-        return inputs["hidden"] @ self.weight + self.table[inputs["rows"]]
+        result: torch.Tensor = inputs["hidden"] @ self.weight + self.table[inputs["rows"]]
+        return result
 
 
 class TwoFaults(Sound):
@@ -58,7 +59,8 @@ class TwoFaults(Sound):
         static["scale"] = fresh["scale"]
 
     def forward(self, inputs: dict[str, Any]) -> torch.Tensor:
-        return (inputs["hidden"] @ self.weight) * inputs["scale"] + self.table[inputs["rows"]]
+        result: torch.Tensor = (inputs["hidden"] @ self.weight) * inputs["scale"] + self.table[inputs["rows"]]
+        return result
 
 
 def examined(target: type[Sound]) -> Report:
@@ -124,10 +126,33 @@ def test_a_trace_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_pa
         run(monkeypatch, Traces((tmp_path / "missing.sqlite",)))
 
 
-def test_a_trace_is_judged_with_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trace_that_is_none_is_refused_before_the_target_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def runs(*_: object) -> None:
+        raise AssertionError("the target ran")
+
+    monkeypatch.setattr(whole, "examine_inputs", runs)
+    no_trace = tmp_path / "trace.sqlite"
+    no_trace.write_text("text")
+    with pytest.raises(UsageError, match="is no trace"):
+        checkup(Settings(CHECKUP), Traces((no_trace,)), None, Display())
+
+
+def test_a_damaged_trace_does_not_take_the_rest_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    empty = tmp_path / "trace.sqlite"
+    empty.touch()
+    outcome = run(monkeypatch, Traces((empty,)))
+    assert outcome.status is Status.INCONCLUSIVE
+    assert "is empty" in outcome.reason
+
+
+def test_a_trace_is_judged_with_the_rest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen = Outcome("buckets", Status.PASSED)
     monkeypatch.setattr(whole, "outcome_of_traces", lambda paths, display: seen)
-    assert run(monkeypatch, Traces((Path("trace.sqlite"),))) is seen
+    trace = tmp_path / "trace.json"
+    trace.write_text("{}")
+    assert run(monkeypatch, Traces((trace,))) is seen
 
 
 def test_the_command_in_a_real_process(capfd: pytest.CaptureFixture[str]) -> None:

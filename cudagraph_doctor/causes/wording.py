@@ -28,8 +28,7 @@ def evidence(members: Sequence[tuple[str, Finding]]) -> Iterator[str]:
     if culprit is not None:
         detail = f" ({culprit.detail})" if culprit.detail else ""
         yield f"{culprit.kind} `{culprit.name}`{detail}{_frozen(known)}"
-    for reader in _first(known, "read_by") or ():
-        yield f"read by {_short(str(reader))}"
+    yield from _readers(_first(known, "read_by") or ())
     written = _first(known, "last_written")
     if written:
         yield f"last written at {_short(str(written))}"
@@ -59,6 +58,17 @@ def _harm(leading: Finding, known: Sequence[dict[str, Any]]) -> Iterator[str]:
     plain = _first(known, "plain_torch_shows")
     if plain:
         yield f"what torch alone shows: {plain}"
+
+
+def _readers(told: Sequence[str]) -> Iterator[str]:
+    """One line for all layers that launch the same at one line."""
+    modules: dict[str, list[str]] = {}
+    for text in told:
+        launch, _, module = _short(text).partition(" in ")
+        modules.setdefault(launch, []).append(module)
+    for launch, where in modules.items():
+        more = f" and {len(where) - 1} more" if len(where) > 1 else ""
+        yield f"read by {launch}" + (f" in {where[0]}{more}" if where[0] else "")
 
 
 def _slots(state: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ _READERS = 16
 """Places kept of one remedy."""
 _HASHED = 4096
 """Elements of which the content is told: more are no per-step input."""
-_TOLD = 4
+_TOLD = 16
 """Readers that are told in words."""
 
 

@@ -134,12 +134,12 @@ def _lines(finding: Finding) -> Iterator[Text]:
 
 def _status(outcome: Outcome) -> Text:
     style = "yellow" if outcome.status in (Status.INCONCLUSIVE, Status.ERRORED) else ""
-    return Text(f"{outcome.status.value}, {outcome.seconds:.1f} s", style)
+    return Text(outcome.status.value, style)
 
 
 def _told(outcome: Outcome) -> str:
     if outcome.reason:
-        return f"{outcome.reason} {outcome.fix}".strip()
+        return f"{outcome.reason.rstrip('.')}. {outcome.fix}".strip()
     parts = []
     for key, words in _LOOKED_AT.items():
         value = outcome.checked.get(key)
@@ -147,7 +147,7 @@ def _told(outcome: Outcome) -> str:
             parts.append(f"{words} {', '.join(map(str, value))}")
         elif value is not None and (value or key not in ("unnamed",)):
             parts.append(f"{words} {value}" if isinstance(value, str) else f"{value} {words}")
-    return "; ".join(parts)
+    return "; ".join([*parts, f"{outcome.seconds:.1f} s"])
 
 
 def _check(report: Report, position: int) -> str:

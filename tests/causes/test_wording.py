@@ -52,3 +52,12 @@ def test_a_capture_that_fails(make: Make) -> None:
         "the capture fails with: CUDA error: not permitted",
         "what torch alone shows: another error, later",
     ]
+
+
+def test_layers_that_launch_the_same_are_one_line(make: Make) -> None:
+    told = [f"attend, parameter 4, launched at /app/decode.py:88 in layers.{n}" for n in range(3)]
+    finding = make("CGD301", read_by=[*told, "copy, parameter 0"])
+    assert list(evidence([("inputs", finding)])) == [
+        "read by attend, parameter 4, launched at decode.py:88 in layers.0 and 2 more",
+        "read by copy, parameter 0",
+    ]
