@@ -58,7 +58,9 @@ def made(kind: str, argument: str, page: Path) -> str:
         return fenced(Path(argument).suffix.removeprefix(".").replace("py", "python"), (ROOT / argument).read_text())
     to_pages = os.path.relpath(ROOT / "docs" / "rules", page.parent)
     tables = {"commands": commands, "rules": rules, "faults": faults, "modules": modules}
-    return (tables | {"capture_faults": capture_faults, "bucket_lists": bucket_lists})[kind](to_pages)
+    tables |= {"capture_faults": capture_faults, "bucket_lists": bucket_lists}
+    tables |= {"checkups": checkups}
+    return tables[kind](to_pages)
 
 
 def fenced(language: str, text: str) -> str:
@@ -165,6 +167,18 @@ def capture_faults(to_pages: str) -> str:
     if told:
         note = f"Recorded with torch {told['torch']}, {told['device']}."
     return "\n".join([note, "", *rows]) + "\n"
+
+
+def checkups(to_pages: str) -> str:
+    """How `checkup` did on the planted faults, as recorded by `tests/record_checkup.py`."""
+    recorder = _script("tests", "record_checkup")
+    parts = []
+    for backend in ("cuda", "emulated"):
+        rows = recorder.read(recorder.DATA / f"checkup_{backend}.jsonl")
+        if rows:
+            stamps = ", ".join(dict.fromkeys(f"{row.commit}, torch {row.torch}, {row.device}" for row in rows))
+            parts.append("\n".join([f"Recorded at {stamps}.", "", *recorder.table(rows, to_pages)]))
+    return "\n\n".join(parts or ["Nothing was recorded yet."]) + "\n"
 
 
 def bucket_lists(to_pages: str) -> str:
