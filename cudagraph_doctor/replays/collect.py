@@ -209,6 +209,7 @@ class Watcher:
                 now,
                 wanted,
                 None if live is None else content(live),
+                None if live is None else live.data_ptr(),
                 unequal=() if wanted is None else unequal(held, expected),
                 changed=changed,
                 written=self._written.get(region.id),

@@ -95,6 +95,8 @@ def test_the_live_tensor_is_told_where_it_is_another(seen: Watched) -> None:
     region = next(region for region in seen.regions.values() if region.name == "rebound")
     live = [reading.live for reading in seen.readings if reading.region == region.id]
     assert [one.high if one else None for one in live] == [5.0, 5.0, 7.0]
+    addresses = [reading.live_address for reading in seen.readings if reading.region == region.id]
+    assert all(addresses) and region.address not in addresses
 
 
 def test_who_wrote_it_last(seen: Watched) -> None:
