@@ -152,12 +152,12 @@ def _verdict(report: Report) -> Text:
     suspected = sum(f.proof is Proof.SUSPECTED for f in counting)
     if suspected:
         said.append(_count(suspected, "suspicion"))
-    ends = "; ".join(
-        [
-            *(f"{o.check}: {o.reason}" for o in report.outcomes if o.status in (Status.ERRORED, Status.INCONCLUSIVE)),
-            *(report.gate.unmet if report.gate else ()),
-        ]
-    )
+    checks: dict[str, list[str]] = {}
+    for outcome in report.outcomes:
+        if outcome.status in (Status.ERRORED, Status.INCONCLUSIVE):
+            checks.setdefault(outcome.reason, []).append(outcome.check)
+    unmet = report.gate.unmet if report.gate else ()
+    ends = "; ".join([*(f"{_listed(those)}: {reason}" for reason, those in checks.items()), *unmet])
     if counts[Severity.ERROR] or counts[Severity.WARNING]:
         found = _root_causes(counting) if _is_checkup(report) else _listed(said)
         text = Text(f"Found {found}: {_in_short(_worst(counting).message)}", "bold red")

@@ -99,6 +99,12 @@ def test_inconclusive_and_failed(clean: Report) -> None:
     assert "Failed: diff:" in text(dataclasses.replace(clean, outcomes=(errored,)))
 
 
+def test_a_reason_that_checks_share_is_told_once(clean: Report) -> None:
+    lost = [Outcome(check, Status.INCONCLUSIVE, "The target raised ValueError.") for check in ("capture", "diff")]
+    said = one_line(dataclasses.replace(clean, outcomes=(*lost, Outcome("inputs", Status.INCONCLUSIVE, "Too slow."))))
+    assert "Inconclusive: capture and diff: The target raised ValueError.; inputs: Too slow." in said
+
+
 def test_nothing_ran(clean: Report) -> None:
     skipped = Outcome("diff", Status.SKIPPED, "no target")
     assert "Inconclusive: no check ran." in text(dataclasses.replace(clean, outcomes=(skipped,)))
