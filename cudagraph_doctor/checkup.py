@@ -5,6 +5,7 @@ Reads downwards: one child runs what needs the target, traces are read here, and
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from cudagraph_doctor.causes.join import joined
 from cudagraph_doctor.display import Display
-from cudagraph_doctor.errors import DoctorError, UsageError
+from cudagraph_doctor.errors import DoctorError, Inconclusive, UsageError
 from cudagraph_doctor.examine_inputs import examine_inputs
 from cudagraph_doctor.examine_traces import outcome_of_traces
 from cudagraph_doctor.findings import Outcome, Report, Status
@@ -21,6 +22,7 @@ from cudagraph_doctor.method import OF_TRACES, ON_TARGET
 from cudagraph_doctor.recording.record import Wanted, record
 from cudagraph_doctor.replays.options import Keep
 from cudagraph_doctor.settings import Settings
+from cudagraph_doctor.traces.sniff import sniff
 
 QUICK_STEPS = 4
 """Steps a bucket with `--quick`."""
@@ -45,10 +47,14 @@ def checkup(settings: Settings, traces: Traces, scripts: Path | None, display: D
         display: shows what is done.
 
     Raises:
-        UsageError: the request cannot be served. Interrupts pass.
+        UsageError: the request cannot be served; a trace that is none is refused before the target runs. Interrupts
+            pass.
     """
     keep = Keep(scripts=scripts)
     keep.check()
+    for path in traces.given:
+        with contextlib.suppress(Inconclusive):  # a damaged trace is told with the rest
+            sniff(path)
     report, history = examine_inputs(settings, display, ON_TARGET)
     report = dataclasses.replace(report, outcomes=(*report.outcomes, _buckets(settings, traces, report, display)))
     report = joined(report)
