@@ -258,8 +258,8 @@ class Steps:
                 diagnosis = self._doctor.with_fresh(at, fresh, eager, record.replayed, frozen)
         elif not diagnosis.culprits and judge(record) is Kind.FROZEN and diagnosis.scene is not None:
             diagnosis = self._doctor.after_recapture(at, old, diagnosis.scene, replayed)
-        if not diagnosis.culprits and judge(record) is Kind.FROZEN:
-            self._measure_again(at, record, fresh, replayed)
+        if judge(record) is Kind.FROZEN:
+            self._measure_again(at, record, eager, fresh, replayed)
         subject.drop_fresh()
         return diagnosis
 
@@ -278,8 +278,8 @@ class Steps:
         record.fresh, record.fresh_replayed = self.gap(fresh, eager), self.gap(replayed, fresh)
         return fresh
 
-    def _measure_again(self, at: Planned, record: StepRecord, fresh: Result, replayed: Result) -> None:
-        """A kernel that seldom rounds otherwise may pass its control by chance: what more runs show is added to it.
+    def _measure_again(self, at: Planned, record: StepRecord, eager: Result, fresh: Result, replayed: Result) -> None:
+        """What seldom differs from itself may pass its control by chance: what more runs show is added to it.
 
         An engine's old graph is gone by now; only the new one can be run again there.
         """
@@ -290,6 +290,7 @@ class Steps:
                 )
             noise = self.gap(self.arms.run(Arm.FRESH, at), fresh)
             record.fresh_control = worse(record.fresh_control or Gap(), noise)
+            record.eager_control = worse(record.eager_control, self.gap(self.arms.run(_reference(record), at), eager))
 
     def _unstable(self, at: Planned, eager: Arm) -> bool:
         """Alternate before speaking: eager equal each time, replays unequal once more."""
