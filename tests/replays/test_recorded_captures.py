@@ -91,20 +91,19 @@ def test_nothing_is_said_of_a_sound_step(name: str) -> None:
     assert (judged.noise_bytes > 300) is (name == "cuda_sound")
 
 
-@pytest.mark.parametrize("times", [2, 3])
-def test_nothing_is_said_of_fewer_captures(times: int) -> None:
-    for seed in range(3):
-        assert told(judge(fewer(recorded("cuda_sound"), times, seed)).candidates) == []
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_is_said_of_three_captures_of_each_step(seed: int) -> None:
+    assert told(judge(fewer(recorded("cuda_sound"), 3, seed)).candidates) == []
 
 
 def test_all_that_the_faulty_step_bakes_in_is_found() -> None:
     check_planted(judge(recorded("cuda_faulty")))
 
 
-@pytest.mark.parametrize("times", [2, 3])
-def test_it_is_found_with_fewer_captures(times: int) -> None:
-    for seed in range(3):
-        check_planted(judge(fewer(recorded("cuda_faulty"), times, seed)))
+@pytest.mark.parametrize("seed", range(4))
+def test_it_is_found_with_three_captures_of_each_step(seed: int) -> None:
+    """Two are not enough: bytes that nobody set then look like values, depending on which captures they are."""
+    check_planted(judge(fewer(recorded("cuda_faulty"), 3, seed)))
 
 
 def test_a_weak_key_is_told_by_what_is_baked_in() -> None:
