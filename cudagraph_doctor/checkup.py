@@ -20,6 +20,8 @@ from cudagraph_doctor.examine_traces import outcome_of_traces
 from cudagraph_doctor.findings import Outcome, Report, Status
 from cudagraph_doctor.method import OF_TRACES, ON_TARGET
 from cudagraph_doctor.recording.record import Wanted, record
+from cudagraph_doctor.replays import repro
+from cudagraph_doctor.replays.model import History
 from cudagraph_doctor.replays.options import Keep
 from cudagraph_doctor.settings import Settings
 from cudagraph_doctor.traces.sniff import sniff
@@ -50,8 +52,7 @@ def checkup(settings: Settings, traces: Traces, scripts: Path | None, display: D
         UsageError: the request cannot be served; a trace that is none is refused before the target runs. Interrupts
             pass.
     """
-    keep = Keep(scripts=scripts)
-    keep.check()
+    Keep(scripts=scripts).check()
     for path in traces.given:
         with contextlib.suppress(Inconclusive):  # a damaged trace is told with the rest
             sniff(path)
@@ -59,10 +60,24 @@ def checkup(settings: Settings, traces: Traces, scripts: Path | None, display: D
     report = dataclasses.replace(report, outcomes=(*report.outcomes, _buckets(settings, traces, report, display)))
     report = joined(report)
     if history is not None and scripts is not None:
-        confirmed = [report.findings[cause.leading] for cause in report.causes]
-        for sentence in keep.keep(history, confirmed, Path(settings.app_dir)):
-            display.say(sentence)
+        report = _with_scripts(report, history, scripts, Path(settings.app_dir))
     return report
+
+
+def _with_scripts(report: Report, history: History, folder: Path, app_dir: Path) -> Report:
+    """The report with a script for each cause that one can be written for; they are written here."""
+    findings, causes = report.findings, []
+    made: list[repro.Repro] = []
+    for cause in report.causes:
+        leading = findings[cause.leading]
+        written = repro.scripts(history, [leading], app_dir) if leading.step is not None else []
+        for script in written:
+            script = dataclasses.replace(script, name=f"{len(made) + 1}_{script.name}")
+            made.append(script)
+            cause = dataclasses.replace(cause, repro=str(folder / script.name))
+        causes.append(cause)
+    repro.write(folder, made)
+    return dataclasses.replace(report, causes=tuple(causes))
 
 
 def _buckets(settings: Settings, traces: Traces, report: Report, display: Display) -> Outcome:

@@ -90,6 +90,15 @@ def test_a_sound_step_has_no_cause() -> None:
     ]
 
 
+def test_a_script_is_written_for_each_confirmed_cause(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    scripts = tmp_path / "scripts"
+    words = ["checkup", "reference:loop", "--fault", "slot-mapping-not-copied", "-a", "preset=tiny", "--buckets", "4"]
+    assert main([*words, "--backend", "emulated", "--steps", "2", "--repro", str(scripts)]) == FINDINGS
+    [file] = scripts.iterdir()
+    assert "CGD301" in file.name and "make_target" in file.read_text()
+    assert f"Repro     {scripts}"[:40] in capfd.readouterr().out
+
+
 def run(monkeypatch: pytest.MonkeyPatch, traces: Traces, *, backend: str = "emulated", refused: int = 0) -> Outcome:
     """What becomes of `buckets`, after checks on a target that found nothing but refused operations."""
     done = [Outcome("capture", Status.FOUND if refused else Status.PASSED, checked={REFUSED: refused})]
