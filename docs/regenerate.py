@@ -2,9 +2,11 @@
 
 Kinds: `run COMMAND` (what the command prints to stdout, and its exit code if that is not 0), `file PATH` (a file of the
 repository), `commands`, `rules`, `faults` and `modules` (made from the code), `bucket_lists` (the table of
-`benchmarks/bucket_lists.py`), `capture_faults` (how `capture` does on its planted faults: emulated, and as recorded on
-a GPU). Run it from anywhere; `--check` writes nothing and names the pages that are stale. Commands run as on a machine
-without a GPU, 100 columns wide, with times masked. What another CPU rounds differently does not make a page stale.
+`benchmarks/bucket_lists.py`), `measured_keys` (what `tests/record_audit.py` recorded on a GPU), `checkups` (what
+`tests/record_checkup.py` recorded), `capture_faults` (how `capture` does on its planted faults: emulated, and as
+recorded on a GPU). Run it from anywhere; `--check` writes nothing and names the pages that are stale. Commands run as
+on a machine without a GPU, 100 columns wide, with times masked. What another CPU rounds differently does not make a
+page stale.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ def made(kind: str, argument: str, page: Path) -> str:
         return fenced(Path(argument).suffix.removeprefix(".").replace("py", "python"), (ROOT / argument).read_text())
     to_pages = os.path.relpath(ROOT / "docs" / "rules", page.parent)
     tables = {"commands": commands, "rules": rules, "faults": faults, "modules": modules}
-    tables |= {"capture_faults": capture_faults, "bucket_lists": bucket_lists}
+    tables |= {"capture_faults": capture_faults, "bucket_lists": bucket_lists, "measured_keys": measured_keys}
     tables |= {"checkups": checkups}
     return tables[kind](to_pages)
 
@@ -186,6 +188,18 @@ def bucket_lists(to_pages: str) -> str:
     script = _script("benchmarks", "bucket_lists")
     costs = script.cost_model(script.COSTS)
     return f"Costs {costs.origin}.\n\n{script.table(costs)}"
+
+
+def measured_keys(to_pages: str) -> str:
+    """The keys that were measured on a GPU, and what was predicted from them against what was seen."""
+    recorder = _script("tests", "record_audit")
+    recorded = {run.name: recorder.load(run.name) for run in recorder.RUNS if recorder.file_of(run.name).exists()}
+    if not recorded:
+        return "Nothing was recorded on a GPU yet: `python tests/record_audit.py`.\n"
+    first = next(iter(recorded.values()))
+    note = f"Recorded with torch {first['torch']}, {first['gpu']}: {first['spec']}."
+    parts = [note, recorder.keys_table(first), recorder.pools_sentence(first), recorder.runs_table(recorded)]
+    return "\n\n".join(parts) + "\n"
 
 
 def _script(folder: str, name: str) -> ModuleType:

@@ -121,10 +121,49 @@ def record(run: Run, output: Path) -> str:
     return f"{file.name}: predicted {found['predicted']}, seen {found['seen']}, findings {found['findings']}"
 
 
+def file_of(name: str) -> Path:
+    """Where a run is kept."""
+    return RECORDED / f"{name}.json"
+
+
 def load(name: str) -> dict[str, Any]:
     """A recorded run."""
-    found: dict[str, Any] = json.loads((RECORDED / f"{name}.json").read_text())
+    found: dict[str, Any] = json.loads(file_of(name).read_text())
     return found
+
+
+def keys_table(recorded: dict[str, Any]) -> str:
+    """A row a key, in Markdown."""
+    heads = ["key", "nodes", "capture", "instantiate", "replay", "smallest batch", "eager", "graph", "pool alone"]
+    rows = [f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
+    for key in recorded["measured"]["keys"]:
+        cells = [key["size"], key["nodes"], f"{key['capture_ms']:.3g} ms", f"{key['instantiate_ms']:.3g} ms"]
+        cells += [f"{key['replay']['median_ms']:.3g} ms"]
+        cells += [f"{key['padded']['median_ms']:.3g} ms ({key['padded_rows']} rows)" if key["padded"] else ""]
+        cells += [f"{key['eager']['median_ms']:.3g} ms"]
+        cells += [f"{key[name] / 2**20:.3g} MiB" for name in ("graph_bytes", "pool_bytes")]
+        rows.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(rows)
+
+
+def pools_sentence(recorded: dict[str, Any]) -> str:
+    """One pool against others."""
+    pools, keys = recorded["measured"]["pools"], recorded["measured"]["keys"]
+    one, alone, small = (
+        f"{count / 2**20:.4g} MiB"
+        for count in (pools["as_captured"], sum(key["pool_bytes"] for key in keys), pools["smallest_first"])
+    )
+    return f"One pool, the largest key first: {one}; the smallest first: {small}; a pool each: {alone}."
+
+
+def runs_table(recorded: dict[str, dict[str, Any]]) -> str:
+    """Predicted against seen, in Markdown."""
+    rows = ["| target | steps | hit rate predicted | seen | padding predicted | seen |", "| --- " * 6 + "|"]
+    for run in recorded.values():
+        predicted, seen = run["predicted"], run["seen"]
+        shares = (f"{where[name]:.2%}" for name in ("hit_rate", "padding_share") for where in (predicted, seen))
+        rows.append(f"| `{run['spec']}` | {seen['steps']} | {' | '.join(shares)} |")
+    return "\n".join(rows)
 
 
 def main() -> None:

@@ -81,4 +81,4 @@ def test_what_is_no_check_of_targets(tmp_path: Path, check: str, said: str) -> N
     with pytest.raises(UsageError) as refused:
         configured(check, tmp_path)
     assert said in str(refused.value)
-    assert "Use one of: diff, capture" in refused.value.fix
+    assert "Use one of: checkup, diff, capture, inputs" in refused.value.fix

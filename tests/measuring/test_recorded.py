@@ -32,7 +32,7 @@ RUNS = {run.name: run for run in recorder().RUNS}
 
 
 def loaded(name: str) -> dict[str, Any]:
-    if not (recorder().RECORDED / f"{name}.json").exists():
+    if not recorder().file_of(name).exists():
         pytest.skip("nothing was recorded on a GPU yet: python tests/record_audit.py")
     found: dict[str, Any] = recorder().load(name)
     return found
@@ -75,3 +75,22 @@ def test_some_batches_of_one_run_have_no_key() -> None:
     above = [batch for batch in RUNS["short-list"].batches() if batch > 8]
     assert 0.2 < len(above) / len(RUNS["short-list"].batches()) < 0.5
     assert set(RUNS["reference"].batches()) == set(range(1, recorder().MOST + 1))
+
+
+def test_tables_of_the_docs() -> None:
+    time = {"median_ms": 0.5}
+    key = {"size": 8, "nodes": 9, "capture_ms": 3.0, "instantiate_ms": 1.0, "replay": time, "padded_rows": 5}
+    key |= {"padded": time, "eager": {"median_ms": 2.0}, "graph_bytes": 1 << 20, "pool_bytes": 2 << 20}
+    pools = {"as_captured": 2 << 20, "smallest_first": 3 << 20}
+    shares = {"hit_rate": 1.0, "padding_share": 0.125}
+    made_up = {"measured": {"keys": [key], "pools": pools}, "spec": "here", "predicted": shares}
+    made_up["seen"] = {**shares, "steps": 300}
+    assert recorder().keys_table(made_up).splitlines()[2] == (
+        "| 8 | 9 | 3 ms | 1 ms | 0.5 ms | 0.5 ms (5 rows) | 2 ms | 1 MiB | 2 MiB |"
+    )
+    assert (
+        recorder().pools_sentence(made_up).startswith("One pool, the largest key first: 2 MiB; the smallest first: 3")
+    )
+    assert recorder().runs_table({"a": made_up}).splitlines()[2] == (
+        "| `here` | 300 | 100.00% | 100.00% | 12.50% | 12.50% |"
+    )
