@@ -44,7 +44,7 @@ def test_a_dtype_that_is_not_unpacked_is_none() -> None:
 def test_a_parameter_is_read_as_what_fits_all_its_values(code: str, values: tuple[float, ...], dtype: str) -> None:
     read = guess([struct.pack(code, value) for value in values])
     assert read is not None
-    assert (read[0], [pytest.approx(value, rel=1e-5) for value in values]) == (dtype, read[1])
+    assert read[0] == dtype and list(read[1]) == pytest.approx(list(values), rel=1e-5)
 
 
 def test_brain_floats_are_read_as_such() -> None:

@@ -38,7 +38,7 @@ class Loop:
     def prepare(self, static: Any, fresh: Any, bucket: int, capturing: bool) -> None:
         self.passing = self.made() if capturing else None
 
-    def forward(self, inputs: dict[str, Any]) -> torch.Tensor:
+    def forward(self, inputs: dict[str, Any]) -> Any:
         table = self.table if self.table is not None else getattr(self, "passing", None)
         if table is None:
             table = self.made()

@@ -65,7 +65,7 @@ HISTORY = History(
         ),
     ),
     (Dump(0, 3, 3, "4", (NODE,), 1, 2, {"runner.round": 3, "mode": "decode"}, {"runner.round": 4}),),
-    (Flag("CGD320", 0, None, Place(0, 0, 1, 0, 4), "scale, parameter 1", "", 5.0, 6.0, {"control": 0}),),
+    (Flag("CGD320", 0, None, Place(0, 0, 1, 0, 4), "scale, parameter 1", "parameter", "", 5.0, 6.0, {"control": 0}),),
     (Trial(0, (0,), True, 4),),
     ("what a table of pointers leads to",),
     {"regions": 1},

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,7 +76,7 @@ def check_planted(judged: Judged) -> None:
         if one.kind not in EACH_CAPTURE and one.kind is not Kind.NODES:
             values = {at: value for at, (value,) in one.values.items()}
             grid = {1: (4, 1, 1), 2: (5, 1, 1), 3: (5, 1, 1)}
-            right = {
+            right: Any = {
                 "scale": {None: grid, 2: {1: 7.5, 2: 8.0, 3: 8.5}, 3: {1: 15, 2: 16, 3: 17}}.get(one.param, {}),
             }.get(one.name, {1: 16, 2: 16, 3: 32})
             assert values == {(step, rows): right[step] for step, rows in values}

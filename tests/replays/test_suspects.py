@@ -41,7 +41,7 @@ class Loop:
         static["x"].zero_()
         static["x"][: len(fresh["x"])].copy_(fresh["x"])
 
-    def forward(self, inputs: Inputs) -> torch.Tensor:
+    def forward(self, inputs: Inputs) -> Any:
         return inputs["x"] * 2
 
     def reset(self) -> None:
@@ -57,14 +57,14 @@ class ReadsEnd(Loop):
     def next_inputs(self, step: int, n: int) -> Inputs:
         return {**super().next_inputs(step, n), "n": torch.zeros(n, device=self.device)}
 
-    def forward(self, inputs: Inputs) -> torch.Tensor:
+    def forward(self, inputs: Inputs) -> Any:
         return inputs["x"][-len(inputs["n"]) :] * 2
 
 
 class PaddingOfZero(Loop):
     """A padding row divides by zero, and all rows suffer."""
 
-    def forward(self, inputs: Inputs) -> torch.Tensor:
+    def forward(self, inputs: Inputs) -> Any:
         x = inputs["x"]
         return x + 0 * (x / x).sum()
 
@@ -79,7 +79,7 @@ class Reseeded(Loop):
         super().update(static, fresh)
         torch.cuda.manual_seed(3)
 
-    def forward(self, inputs: Inputs) -> torch.Tensor:
+    def forward(self, inputs: Inputs) -> Any:
         return inputs["x"] + torch.rand_like(inputs["x"])
 
 
@@ -98,14 +98,14 @@ class Skips(Loop):
         if fresh["bias"] is not None:
             static["bias"][: len(fresh["bias"])].copy_(fresh["bias"])
 
-    def forward(self, inputs: Inputs) -> torch.Tensor:
+    def forward(self, inputs: Inputs) -> Any:
         return inputs["x"] if inputs["bias"] is None else inputs["x"] + inputs["bias"]
 
 
 class Uninitialised(Loop):
     """Only live rows of a workspace are written."""
 
-    def forward(self, inputs: Inputs) -> torch.Tensor:
+    def forward(self, inputs: Inputs) -> Any:
         shares = torch.empty(len(inputs["x"]), device=self.device)
         shares.masked_fill_(inputs["x"] > 0, 1.0)
         return inputs["x"] * shares.sum()
