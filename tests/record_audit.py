@@ -93,8 +93,8 @@ def kept(run: Run, audit: dict[str, Any], trace: dict[str, Any], costs: dict[str
     return {
         "command": "python tests/record_audit.py",
         "spec": run.spec,
-        "torch": environment.get("torch", ""),
-        "gpu": costs["source"].partition(" on ")[2].partition(",")[0],
+        "torch": environment["packages"]["torch"],
+        "gpu": environment["gpu"],
         "batches": run.batches(),
         "costs": costs,
         "measured": measured["checked"]["measured"],

@@ -21,6 +21,7 @@ from cudagraph_doctor.proof.subject import Planned
 def alone(target: Any, backend: Backend, keys: Sequence[Key], steps: Sequence[Planned], room: Room) -> dict[int, int]:
     """Key -> bytes of a pool that only this key was captured into; keys without room are missing."""
     found = {}
+    _give_back()
     for key in keys:
         subject = _again(target, backend, steps, room)
         try:
@@ -37,6 +38,7 @@ def smallest_first(
     target: Any, backend: Backend, keys: Sequence[Key], steps: Sequence[Planned], room: Room
 ) -> int | None:
     """Bytes of one pool that all keys were captured into, the smallest first; None without room for them."""
+    _give_back()
     subject = _again(target, backend, steps, room)
     subject.pool = torch.cuda.graph_pool_handle()
     try:
@@ -59,5 +61,11 @@ def _again(target: Any, backend: Backend, steps: Sequence[Planned], room: Room) 
 
 
 def _give_back() -> None:
+    """Before each trial and after it. cuBLAS's workspace lies in the pool of the first capture on a stream: each trial
+    has to make its own, as in a process that captures nothing else.
+    """
+    clear = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)
+    if clear is not None:
+        clear()
     gc.collect()
     torch.cuda.empty_cache()
