@@ -34,6 +34,7 @@ from cudagraph_doctor.command_options import (
     gate_options,
     looking_options,
     on_command_line,
+    playing_options,
     reads,
     target_options,
 )
@@ -91,19 +92,7 @@ def cli(context: click.Context) -> None:
 @click.option(
     "--steps", type=click.IntRange(min=1), default=8, show_default=True, help="Decode steps looked at for each bucket."
 )
-@click.option(
-    "--buckets",
-    metavar="N,N,...",
-    callback=reads(options.sizes),
-    help="Buckets to look at. Default: the smallest, a middle and the largest.",
-)
-@click.option(
-    "--batch-sizes",
-    metavar="N,N,...",
-    callback=reads(options.sizes),
-    help="Batch sizes to play, in this order. Default: an order that finds stale tails.",
-)
-@click.option("--exhaustive", is_flag=True, help="All buckets.")
+@playing_options
 @checking_options
 @looking_options
 def checkup(
@@ -150,19 +139,7 @@ def checkup(
 @click.option(
     "--steps", type=click.IntRange(min=1), default=8, show_default=True, help="Decode steps compared for each bucket."
 )
-@click.option(
-    "--buckets",
-    metavar="N,N,...",
-    callback=reads(options.sizes),
-    help="Buckets to look at. Default: the smallest, a middle and the largest.",
-)
-@click.option(
-    "--batch-sizes",
-    metavar="N,N,...",
-    callback=reads(options.sizes),
-    help="Batch sizes to play, in this order. Default: an order that finds stale tails.",
-)
-@click.option("--exhaustive", is_flag=True, help="All buckets.")
+@playing_options
 @click.option(
     "--rtol",
     multiple=True,
@@ -232,19 +209,7 @@ def capture(
 @click.option(
     "--steps", type=click.IntRange(min=1), default=8, show_default=True, help="Decode steps looked at for each bucket."
 )
-@click.option(
-    "--buckets",
-    metavar="N,N,...",
-    callback=reads(options.sizes),
-    help="Buckets to look at. Default: the smallest, a middle and the largest.",
-)
-@click.option(
-    "--batch-sizes",
-    metavar="N,N,...",
-    callback=reads(options.sizes),
-    help="Batch sizes to play, in this order. Default: an order that finds stale tails.",
-)
-@click.option("--exhaustive", is_flag=True, help="All buckets.")
+@playing_options
 @click.option("--db", metavar="FILE", type=click.Path(path_type=Path), help="Add the run to a store, a SQLite file.")
 @click.option(
     "--repro",

@@ -172,6 +172,26 @@ def checking_options(command: Command) -> Command:
     return _with(target_options(command), *_RUNNING)
 
 
+def playing_options(command: Command) -> Command:
+    """Options of all commands that play a target's steps: which buckets and batch sizes."""
+    return _with(command, *_PLAYING)
+
+
+_PLAYING = (
+    click.option("--exhaustive", is_flag=True, help="All buckets."),
+    click.option(
+        "--batch-sizes",
+        metavar="N,N,...",
+        callback=reads(options.sizes),
+        help="Batch sizes to play, in this order. Default: an order that finds stale tails.",
+    ),
+    click.option(
+        "--buckets",
+        metavar="N,N,...",
+        callback=reads(options.sizes),
+        help="Buckets to look at. Default: the smallest, a middle and the largest.",
+    ),
+)
 _MAKING = (
     click.option(
         "--timeout",
