@@ -16,7 +16,7 @@ OURS = "cudagraph_doctor"
 PACKAGE = Path(cudagraph_doctor.__file__).parent
 
 PLAIN = {
-    *("errors", "findings", "policy", "progress", "rules", "settings"),
+    *("byte_sizes", "errors", "findings", "policy", "progress", "rules", "settings"),
     *("graph.illegal", "observation.fixes", "observation.judging", "observation.model"),
     *("graph.model", "replays.model", "replays.plain"),
     *("causes", "causes.join", "causes.same", "causes.wording"),
@@ -28,6 +28,7 @@ PLAIN = {
         "report.anchors",
         "report.causes",
         "report.csv",
+        "report.finding_text",
         "report.gate",
         "report.github",
         "report.json",
@@ -48,6 +49,7 @@ LAID_OUT = (
     "report.audit_measured",
     "report.buckets",
     "report.causes",
+    "report.finding_text",
     "report.layout",
     "report.terminal",
 )

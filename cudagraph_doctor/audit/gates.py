@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cudagraph_doctor.audit.judged import Audit, JudgedSet
+from cudagraph_doctor.byte_sizes import in_bytes
 from cudagraph_doctor.misses.gates import Gate
 
 _WORKLOAD = "Give the traffic: --workload FILE, --from-trace TRACE or --arrivals RATE."
@@ -49,12 +50,3 @@ def _held(option: str, met: bool, said: str, audit: Audit) -> Gate:
 
 def _of(one: JudgedSet, sets: list[JudgedSet]) -> str:
     return f" in {one.keys.name} steps" if len({s.keys.name for s in sets}) > 1 else ""
-
-
-def in_bytes(count: float) -> str:
-    """`1.5 GiB`."""
-    for unit in ("B", "KiB", "MiB"):
-        if abs(count) < 1024:
-            return f"{count:.4g} {unit}"
-        count /= 1024
-    return f"{count:.4g} GiB"

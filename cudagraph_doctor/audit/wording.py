@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from cudagraph_doctor.audit.coverage import Gap, Kind
-from cudagraph_doctor.audit.gates import in_bytes
 from cudagraph_doctor.audit.judged import Audit, Judged, JudgedSet
 from cudagraph_doctor.audit.keys import KeySet, Mode, Unit, spans
+from cudagraph_doctor.byte_sizes import in_bytes
 from cudagraph_doctor.findings import Culprit, Finding, Proof, Severity
 from cudagraph_doctor.misses.gates import Gate
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cudagraph_doctor.audit.gates import in_bytes
+from cudagraph_doctor.byte_sizes import in_bytes
 from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.findings import Finding
 from cudagraph_doctor.graph.backend import Backend, LiveGraph

@@ -10,9 +10,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from cudagraph_doctor.byte_sizes import in_bytes
 from cudagraph_doctor.findings import Outcome, Status
 from cudagraph_doctor.report import audit_measured
-from cudagraph_doctor.report.audit_measured import in_bytes
 from cudagraph_doctor.report.view import View
 
 CHECK = "audit"

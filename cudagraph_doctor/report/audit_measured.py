@@ -10,6 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from cudagraph_doctor.byte_sizes import in_bytes
+
 _COLUMNS = ("key", "nodes", "capture ms", "instantiate ms", "replay ms", "padded ms", "eager ms", "graph", "pool alone")
 
 
@@ -51,15 +53,6 @@ def _row(row: dict[str, Any]) -> tuple[str, ...]:
     sizes = ("" if row[name] is None else in_bytes(row[name]) for name in ("graph_bytes", "pool_bytes"))
     nodes = "" if row["nodes"] is None else str(row["nodes"])
     return (str(row["size"]), nodes, *numbers, median(row["replay"]), padded, median(row["eager"]), *sizes)
-
-
-def in_bytes(count: float) -> str:
-    """`1.5 GiB`."""
-    for unit in ("B", "KiB", "MiB"):
-        if abs(count) < 1024:
-            return f"{count:.4g} {unit}"
-        count /= 1024
-    return f"{count:.4g} GiB"
 
 
 def _said(text: str) -> Padding:

@@ -10,13 +10,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from cudagraph_doctor.findings import Cause, Finding, Outcome, Proof, Report, Severity, Status
-from cudagraph_doctor.report import paths
+from cudagraph_doctor.findings import Cause, Finding, Outcome, Proof, Report, Status
+from cudagraph_doctor.report import finding_text
 from cudagraph_doctor.report.view import View
 from cudagraph_doctor.rules import RULES
 
 CHECK = "checkup"
-STYLE = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _PROOF = {
     Proof.CONFIRMED: "confirmed: mending it for one replay, or forcing it, decides the result",
     Proof.MEASURED: "measured: there every time, never in its control",
@@ -45,23 +44,14 @@ def shown(report: Report, number: int, cause: Cause, view: View) -> RenderableTy
     """One root cause."""
     findings = report.findings
     leading = findings[cause.leading]
-    rule = RULES.get(leading.code)
-    title = Text(f"{number}. {leading.severity.value} {leading.code}", STYLE[leading.severity])
-    title.append(f" {rule.name}" if rule else "")
-    place = [
-        f"bucket {leading.key}" if leading.key else "",
-        f"first at step {leading.step}" if leading.step is not None else "",
-        f"rank {leading.rank}" if leading.rank is not None else "",
-    ]
-    title.append("".join(f", {part}" for part in place if part), "default")
     rows = Table.grid(padding=(0, 2))
     rows.add_column(min_width=8)
     rows.add_column(overflow="fold")
     rows.add_row("Wrong", Text(wrong(leading)))
     if leading.culprit:
-        rows.add_row("Why", _why(leading))
+        rows.add_row("Why", finding_text.culprit(leading.culprit, _value))
     rows.add_row("Do", Text(leading.fix))
-    for at, words in enumerate(_lines(leading)):
+    for at, words in enumerate(finding_text.lines(leading)):
         rows.add_row("" if at else "Where", words)
     for at, line in enumerate(cause.evidence):
         rows.add_row("" if at else "Evidence", Text(f"· {line}"))
@@ -73,7 +63,7 @@ def shown(report: Report, number: int, cause: Cause, view: View) -> RenderableTy
     if cause.repro:
         rows.add_row("Repro", Text(cause.repro))
     rows.add_row("More", Text(f"cudagraph-doctor explain {leading.code}"))
-    return Group(title, Padding(rows, (0, 0, 0, 3)))
+    return Group(finding_text.title(number, leading), Padding(rows, (0, 0, 0, 3)))
 
 
 def wrong(finding: Finding) -> str:
@@ -107,29 +97,6 @@ def outcomes(report: Report, view: View) -> Iterator[RenderableType]:
     for outcome in report.outcomes:
         if outcome.traceback and view.debug:
             yield outcome.traceback
-
-
-def _why(finding: Finding) -> RenderableType:
-    culprit = finding.culprit
-    assert culprit is not None
-    text = Text(f"{culprit.kind} ")
-    text.append(culprit.name, "bold")
-    if culprit.detail:
-        text.append(f", {culprit.detail}")
-    values = Table.grid(padding=(0, 2))
-    for label, value in (("captured", culprit.captured), ("expected", culprit.expected)):
-        if value is not None:
-            values.add_row(f"  {label}", Text(_value(value)))
-    return Group(text, values) if values.row_count else text
-
-
-def _lines(finding: Finding) -> Iterator[Text]:
-    """The user's lines."""
-    for number, place in enumerate(place for place in (finding.location, *finding.related) if place):
-        text = Text(f"{place.role}: " if place.role else "")
-        text.append(paths.where(place), "bold" if number == 0 else "")
-        text.append(f"\n  {place.code}" if place.code else "")
-        yield text
 
 
 def _status(outcome: Outcome) -> Text:

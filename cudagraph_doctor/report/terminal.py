@@ -14,14 +14,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from cudagraph_doctor.findings import Culprit, Finding, Outcome, Proof, Report, Severity, Status, Step
-from cudagraph_doctor.report import audit, buckets, causes, gate, paths
+from cudagraph_doctor.findings import Finding, Outcome, Proof, Report, Severity, Status, Step
+from cudagraph_doctor.report import audit, buckets, causes, finding_text, gate
 from cudagraph_doctor.report.layout import lay_out
 from cudagraph_doctor.report.printable import all_printable
 from cudagraph_doctor.report.view import View
 from cudagraph_doctor.rules import RULES, Rule
 
-_STYLE = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _PROOF = {
     Proof.CONFIRMED: "confirmed (removing or forcing the fault decided the result)",
     Proof.MEASURED: "measured (there every time, never in its control)",
@@ -192,51 +191,20 @@ def _in_short(message: str) -> str:
 
 def _finding(number: int, finding: Finding, view: View) -> RenderableType:
     rule = RULES.get(finding.code)
-    title = Text(f"{number}. {finding.severity.value} {finding.code}", _STYLE[finding.severity])
-    title.append(f" {rule.name}" if rule else "")
-    place = [
-        f"bucket {finding.key}" if finding.key else "",
-        f"first at step {finding.step}" if finding.step is not None else "",
-        f"rank {finding.rank}" if finding.rank is not None else "",
-    ]
-    title.append("".join(f", {part}" for part in place if part), "default")
     rows = Table.grid(padding=(0, 2))
     rows.add_column(min_width=7)
     rows.add_column(overflow="fold")
     rows.add_row("What", Text(finding.message))
     if finding.culprit:
-        rows.add_row("Culprit", _culprit(finding.culprit))
+        rows.add_row("Culprit", finding_text.culprit(finding.culprit, _value))
     if finding.location:
-        rows.add_row("Where", _location(finding))
+        rows.add_row("Where", Text("\n").join(finding_text.lines(finding)))
     rows.add_row("Proof", _proof(finding, rule, view))
     if "healed_by" in finding.evidence:
         rows.add_row("Healed", Text(f"by {_value(finding.evidence['healed_by']).removeprefix('healed by ')}"))
     rows.add_row("Fix", Text(finding.fix))
     rows.add_row("More", Text(f"cudagraph-doctor explain {finding.code}"))
-    return Group(title, Padding(rows, (0, 0, 0, 3)))
-
-
-def _culprit(culprit: Culprit) -> RenderableType:
-    text = Text(f"{culprit.kind} ")
-    text.append(culprit.name, "bold")
-    if culprit.detail:
-        text.append(f", {culprit.detail}")
-    values = Table.grid(padding=(0, 2))
-    for label, value in (("captured", culprit.captured), ("expected", culprit.expected)):
-        if value is not None:
-            values.add_row(f"  {label}", Text(_value(value)))
-    return Group(text, values) if values.row_count else text
-
-
-def _location(finding: Finding) -> Text:
-    text = Text()
-    places = [p for p in (finding.location, *finding.related) if p]
-    for i, place in enumerate(places):
-        text.append("\n" if i else "")
-        text.append(f"{place.role}: " if place.role else "")
-        text.append(paths.where(place), "bold" if i == 0 else "")
-        text.append(f"\n  {place.code}" if place.code else "")
-    return text
+    return Group(finding_text.title(number, finding), Padding(rows, (0, 0, 0, 3)))
 
 
 def _proof(finding: Finding, rule: Rule | None, view: View) -> Text:

@@ -60,8 +60,3 @@ def test_without_replays_padding_has_no_answer(audit: MakeAudit) -> None:
 def test_without_known_memory_there_is_no_answer(audit: MakeAudit) -> None:
     [gate] = gates.check(audit(KEYS, steps={2: 1.0}, max_graph_memory=10))
     assert gate.met is None and "--costs" in gate.fix
-
-
-@pytest.mark.parametrize(("count", "said"), [(12, "12 B"), (1536, "1.5 KiB"), (3 << 20, "3 MiB"), (5 << 30, "5 GiB")])
-def test_bytes(count: int, said: str) -> None:
-    assert gates.in_bytes(count) == said
