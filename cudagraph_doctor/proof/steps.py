@@ -250,16 +250,16 @@ class Steps:
             record.same_nodes = len(before) == len(now) and all(
                 a and b and first_unlike(a, b) is None for a, b in zip(before, now, strict=True)
             )
-        if not engine:
-            if subject.form == "loop" and judge(record) is Kind.DIFFERS:
-                record.padded = self.gap(fresh, arms.run(Arm.PADDED, at))
-            if fresh_start:
-                frozen = judge(record) is Kind.FROZEN
-                diagnosis = self._doctor.with_fresh(at, fresh, eager, record.replayed, frozen)
-        elif not diagnosis.culprits and judge(record) is Kind.FROZEN and diagnosis.scene is not None:
-            diagnosis = self._doctor.after_recapture(at, old, diagnosis.scene, replayed)
+        if subject.form == "loop" and judge(record) is Kind.DIFFERS:
+            record.padded = self.gap(fresh, arms.run(Arm.PADDED, at))
         if judge(record) is Kind.FROZEN:
+            # before the diagnosis, which writes into the graphs and captures others
             self._measure_again(at, record, eager, fresh, replayed)
+        frozen = judge(record) is Kind.FROZEN
+        if not engine and fresh_start:
+            diagnosis = self._doctor.with_fresh(at, fresh, eager, record.replayed, frozen)
+        elif engine and not diagnosis.culprits and frozen and diagnosis.scene is not None:
+            diagnosis = self._doctor.after_recapture(at, old, diagnosis.scene, replayed)
         subject.drop_fresh()
         return diagnosis
 
