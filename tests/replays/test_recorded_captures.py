@@ -1,8 +1,4 @@
-"""The judge of dumps on recorded ones (see tests/record_captures.py): all of them, and as few as a check makes.
-
-The recordings do not say where the process had its heap: Python was linked to a fixed address, and from there on up,
-below 4 GiB, lie the words of eight bytes that are found in parameters of reductions, copies and cuDNN.
-"""
+"""The judge of dumps on recorded ones (see tests/record_captures.py): all of them, and as few as a check makes."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ import gzip
 import json
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,17 +18,12 @@ from cudagraph_doctor.replays.model import Dump
 from cudagraph_doctor.replays.plain import from_plain
 
 RECORDED = Path(__file__).parents[1] / "data" / "captures"
-HEAP = (0x46000000, 0x56000000)
-HIGH = (0x7E0000000000, 0x800000000000)
 ATTENTION, FUNCTOR = "cudnn_generated_fort_native_sdpa", "vectorized_elementwise_kernel<AUnaryFunctor>"
 Told = tuple[Kind, str, int | None, tuple[tuple[int, str], ...]]
 """Kind, first letters of the kernel, parameter, (offset, dtype) of the parts."""
 PLANTED: list[Told] = [
     (Kind.LAUNCH, "scale", None, ((0, "grid"),)),
     (Kind.NODES, "vectorized_elementwise_kernel", None, ((0, "nodes"),)),
-    (Kind.VALUE, ATTENTION, 0, ((20, "int32"),)),
-    (Kind.VALUE, ATTENTION, 4, ((32, "int32"),)),
-    (Kind.VALUE, ATTENTION, 7, ((24, "int32"),)),
     (Kind.VALUE, "scale", 2, ((0, "float32"),)),
     (Kind.VALUE, "scale", 3, ((0, "int32"),)),
     (Kind.COUNTER, FUNCTOR, 1, ((4, "float32"),)),
@@ -41,12 +31,15 @@ PLANTED: list[Told] = [
     (Kind.DRAW, FUNCTOR, 1, ((4, "float32"),)),
     (Kind.DRAW, FUNCTOR, 1, ((4, "float32"),)),
 ]
+ATTENDED = dict.fromkeys(((0, 20), (4, 32), (7, 24)), {(1, 4): 16, (2, 4): 16, (3, 4): 32, (1, 3): 16})
+"""(parameter, offset) of the attention kernel -> the length by input, rounded up. cuDNN makes a plan for each such
+length, and a plan's parameters have words that nobody set: beside these others may differ, one time in two."""
 
 
 @cache
 def recorded(name: str) -> tuple[Dump, ...]:
     plain = json.loads(gzip.decompress((RECORDED / f"{name}.json.gz").read_bytes()))
-    return tuple(replace(from_plain(Dump, dump), host_memory=(HEAP, HIGH)) for dump in plain["dumps"])
+    return tuple(from_plain(Dump, dump) for dump in plain["dumps"])
 
 
 def fewer(dumps: Sequence[Dump], times: int, seed: int) -> list[Dump]:
@@ -62,7 +55,7 @@ def told(candidates: Sequence[Candidate]) -> list[Told]:
     return [
         (
             one.kind,
-            ATTENTION if one.name.startswith(ATTENTION) else one.name,
+            one.name,
             one.param,
             tuple((part.offset, part.dtype) for part in one.parts),
         )
@@ -71,14 +64,22 @@ def told(candidates: Sequence[Candidate]) -> list[Told]:
 
 
 def check_planted(judged: Judged) -> None:
-    assert told(judged.candidates) == PLANTED
-    for one in judged.candidates:
+    by_plan = [one for one in judged.candidates if one.name.startswith(ATTENTION)]
+    attended = {
+        (one.param, part.offset): dict(zip(one.seen_at, part.values, strict=True))
+        for one in by_plan
+        for part in one.parts
+    }
+    assert {at: attended.get(at) for at in ATTENDED} == ATTENDED
+    others = [one for one in judged.candidates if one not in by_plan]
+    assert told(others) == PLANTED
+    for one in others:
         if one.kind not in EACH_CAPTURE and one.kind is not Kind.NODES:
             values = {at: value for at, (value,) in one.values.items()}
             grid = {1: (4, 1, 1), 2: (5, 1, 1), 3: (5, 1, 1)}
             right: Any = {
                 "scale": {None: grid, 2: {1: 7.5, 2: 8.0, 3: 8.5}, 3: {1: 15, 2: 16, 3: 17}}.get(one.param, {}),
-            }.get(one.name, {1: 16, 2: 16, 3: 32})
+            }[one.name]
             assert values == {(step, rows): right[step] for step, rows in values}
     assert [one.follows for one in judged.candidates if one.name == "scale" and one.param] == ["longest"] * 2
     assert [one.follows for one in judged.candidates if one.kind is Kind.COUNTER] == ["rounds", "total"]
@@ -109,4 +110,7 @@ def test_it_is_found_with_three_captures_of_each_step(seed: int) -> None:
 
 def test_a_weak_key_is_told_by_what_is_baked_in() -> None:
     weak = weak_keys(judge(recorded("cuda_faulty")).candidates)
-    assert [(one.first, one.other, len(one.candidates)) for one in weak] == [((1, 4), (2, 4), 1), ((1, 4), (3, 4), 4)]
+    differing = [(one.first, one.other, {c.name.split("<")[0] for c in one.candidates}) for one in weak]
+    assert [(first, other) for first, other, _ in differing] == [((1, 4), (2, 4)), ((1, 4), (3, 4))]
+    assert differing[0][2] == {"scale"}
+    assert any(name.startswith(ATTENTION) for name in differing[1][2])
