@@ -31,7 +31,7 @@ PLANTED: list[Told] = [
     (Kind.DRAW, FUNCTOR, 1, ((4, "float32"),)),
     (Kind.DRAW, FUNCTOR, 1, ((4, "float32"),)),
 ]
-ATTENDED = dict.fromkeys(((0, 20), (4, 32), (7, 24)), {(1, 4): 16, (2, 4): 16, (3, 4): 32, (1, 3): 16})
+ATTENDED = {key: {(1, 4): 16, (2, 4): 16, (3, 4): 32, (1, 3): 16} for key in ((0, 20), (4, 32), (7, 24))}
 """(parameter, offset) of the attention kernel -> the length by input, rounded up. cuDNN makes a plan for each such
 length, and a plan's parameters have words that nobody set: beside these others may differ, one time in two."""
 
