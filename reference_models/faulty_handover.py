@@ -111,7 +111,9 @@ class TellingDecoder(Decoder):
 
 
 class AttributeReadOutside(ReferenceEngine):
-    """The length noted in the model is looked at behind the replay: it is the one that the last capture noted."""
+    """The length noted in the model is looked at behind the replay: it is the one that the last capture or eager step
+    noted. Graphs that share a pool may by chance leave theirs at one address: then replays alone look right.
+    """
 
     decoder: type[Decoder] = NotingDecoder
 

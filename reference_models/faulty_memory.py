@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,8 +15,27 @@ from cudagraph_doctor.reference_models.requests import MAX_ROWS
 Outputs = dict[str, torch.Tensor]
 
 TABLE = 1 << 20
-"""Numbers in a table: 4 MiB, which come out of a segment that two of them share. So the memory of one that is freed
+"""Numbers in a table: 4 MiB, which come out of a segment that several of them share. So the memory of one that is freed
 stays mapped, and the next as large one is given its address."""
+TRIES = 64
+"""Tables that are asked for, at most, until one has the address of a freed one."""
+
+
+def placed_at(address: int, make: Callable[[], torch.Tensor]) -> torch.Tensor:
+    """The first of the tensors that `make` gives whose memory begins at `address`. Those in between are freed.
+
+    Raises RuntimeError if none of the first `TRIES` does.
+    """
+    missed: list[torch.Tensor] = []
+    while len(missed) < TRIES:
+        made = make()
+        if made.data_ptr() == address:
+            return made
+        missed.append(made)  # kept until one fits: what is freed at once is given out again
+    raise RuntimeError(
+        f"The allocator does not give the memory at {address:#x} to any of {TRIES} tensors that ask for it: it is not "
+        "free, or of another size. This fault needs torch's own caching allocator, without expandable segments."
+    )
 
 
 # captured-buffer-freed, captured-buffer-reused
@@ -36,13 +56,17 @@ class CapturedBufferFreed(ReferenceEngine):
 
     def make_table(self) -> torch.Tensor:
         """(TABLE,) float32: the logits' biases, at the front."""
-        return torch.arange(TABLE, dtype=torch.float32, device=self.device).sin()
+        return torch.arange(TABLE, dtype=torch.float32, device=self.device).sin_()  # nothing as large is freed with it
 
     def counts(self) -> torch.Tensor:
         """The history, made when it is first asked for."""
         if self.history is None:
-            self.history = torch.zeros(TABLE, device=self.device)
+            self.history = self.make_history()
         return self.history
+
+    def make_history(self) -> torch.Tensor:
+        """(TABLE,) float32: nothing counted."""
+        return torch.zeros(TABLE, device=self.device)
 
     def biased(self, outputs: Outputs) -> Outputs:
         """A step's outputs, biased."""
@@ -77,7 +101,7 @@ class CapturedBufferFreed(ReferenceEngine):
 
 
 class CapturedBufferReused(CapturedBufferFreed):
-    """The history is made in the first step, and is given the table's address."""
+    """The history is made when all is captured, and is given the address of the table, which is just freed."""
 
     penalties: torch.Tensor | None = None
     """(TABLE,) float32: another table, in the segment."""
@@ -89,6 +113,16 @@ class CapturedBufferReused(CapturedBufferFreed):
         table = self.make_table()
         self.table = weakref.ref(table)
         ReferenceEngine.recapture(self)
+        address = table.data_ptr()
+        del table
+        if self.history is None:
+            self.history = self.make_history_at(address)
+
+    def make_history_at(self, address: int) -> torch.Tensor:
+        """The history, where the table was; emulated memory is never given out again."""
+        if torch.device(self.device).type != "cuda":
+            return self.make_history()
+        return placed_at(address, self.make_history)
 
 
 class CapturedBufferKept(CapturedBufferFreed):
@@ -109,6 +143,10 @@ class CapturedBufferKeptBeside(CapturedBufferReused):
         if not hasattr(self, "kept"):
             self.kept = super().make_table()
         return self.kept
+
+    def make_history_at(self, address: int) -> torch.Tensor:
+        """The history, elsewhere: the table is still there."""
+        return self.make_history()
 
 
 # output-in-shared-pool

@@ -10,16 +10,18 @@ import torch
 from cudagraph_doctor.reference_models.faulty_handover import PLANTED
 
 GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")]
+ORDER = ((0, 4), (1, 4), (2, 3), (3, 4), (4, 1), (5, 2))
+"""Steps and rows."""
 
 
-def wrong(engine: Any, world: Any) -> list[bool]:
+def wrong(engine: Any, world: Any, order: tuple[tuple[int, int], ...] = ORDER) -> list[bool]:
     """Which steps by graph are not eager's, the host waiting for each."""
     steps: list[list[torch.Tensor]] = []
     for on in (True, False):
         engine.graphs(on)
         engine.reset()
         steps.append([])
-        for i, n in enumerate([4, 4, 3, 4, 1, 2]):
+        for i, n in order:
             steps[-1].append(engine.step(i, n)["logits"])
             torch.cuda.synchronize()
     return [world.differs(graph, eager) for graph, eager in zip(*steps, strict=True)]
@@ -30,13 +32,20 @@ def test_the_twin_is_sound(name: str, world: Any) -> None:
     assert not any(wrong(PLANTED[name][1](*world.model), world))
 
 
-def test_the_attribute_is_what_the_last_capture_noted(world: Any) -> None:
-    assert all(wrong(PLANTED["attribute-read-outside"][0](*world.model), world))
+def test_the_attribute_is_what_was_noted_last(world: Any) -> None:
+    engine = PLANTED["attribute-read-outside"][0](*world.model)
+    engine.graphs(False)
+    engine.step(31, 1)  # notes 62 tokens, about twice as many as all steps below
+    assert all(wrong(engine, world))
 
 
 def test_a_graph_looks_as_far_as_the_step_that_had_it_captured(world: Any) -> None:
-    # The longest request needs a third block in step 2; graphs that are captured later find caches that are wrong.
-    assert wrong(PLANTED["key-without-length"][0](*world.model), world) == [False, False, True, True, True, True]
+    # The request has 2 blocks in steps 0 and 1, and 4 in the others: of its 61 tokens 29 are not seen, which is far
+    # more than rounding in bf16 on any device, whose caches hold other noise than another's.
+    order = ((0, 1), (1, 1), (30, 1), (31, 1))
+    engine, twin = (kind(*world.model) for kind in PLANTED["key-without-length"])
+    assert wrong(engine, world, order) == [False, False, True, True]
+    assert not any(wrong(twin, world, order))
 
 
 def test_the_twins_key_tells_the_lengths_apart(world: Any) -> None:
