@@ -69,8 +69,7 @@ def callsites(limit: int = 8) -> tuple[Line, ...]:
     They end where the doctor called the user, after `limit` lines, or where the thread began.
     """
     lines: list[Line] = []
-    frame: FrameType | None = sys._getframe(1)
-    module = ""
+    frame, module = _behind_the_hook(sys._getframe(1)), ""
     while frame is not None and len(lines) < limit:
         callee, module = module, str(frame.f_globals.get("__name__", ""))
         if not _passed_through(frame, module) and not calls_compiled(frame, callee):
@@ -80,6 +79,16 @@ def callsites(limit: int = 8) -> tuple[Line, ...]:
             lines.append(Line(code.co_filename, frame.f_lineno, code.co_name, code.co_firstlineno))
         frame = frame.f_back
     return tuple(lines)
+
+
+def _behind_the_hook(frame: FrameType | None) -> FrameType | None:
+    """The first frame that is not the hook's own, wherever in the doctor the hook is written."""
+    while frame is not None and frame.f_globals.get("__name__") == __name__:
+        frame = frame.f_back
+    hook = "" if frame is None else str(frame.f_globals.get("__name__", ""))
+    while frame is not None and _is_the_doctors(hook) and frame.f_globals.get("__name__") == hook:
+        frame = frame.f_back
+    return frame
 
 
 def callsite() -> Location | None:

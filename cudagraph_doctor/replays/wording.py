@@ -215,8 +215,10 @@ def _healed(flag: Flag, trial: Trial, names: Sequence[str]) -> str:
             return f"Healed by giving {told} ({flag.where}) a live row's value"
         case "CGD306" | "CGD307":
             return f"Shown by force: zeros in these {trial.bytes} bytes, right before the replay, change its result"
-        case "CGD311" | "CGD312":
-            return f"Healed by waiting for the copies of {told} alone, on a device that is slowed down"
+        case "CGD311":
+            return f"Healed by a buffer of its own for each copy out of {told}, on a device that is slowed down"
+        case "CGD312":
+            return f"Healed by waiting for the copies into {told} alone, on a device that is slowed down"
         case "CGD313" | "CGD314":
             return f"Healed by giving {told} memory of its own before that replay"
         case "CGD315":

@@ -45,6 +45,13 @@ def test_the_doctors_own_captures_have_no_line() -> None:
     assert proof["fresh"]() is None
 
 
+def test_a_hook_may_be_written_anywhere_in_the_doctor() -> None:
+    source = "def begin():\n    return inner()\ndef inner():\n    return callsite()"
+    check = module("cudagraph_doctor.replays.handover", source, callsite=callsite)
+    user = module("serve", "def copy():\n    return begin()", begin=check["begin"])
+    assert user["copy"]() == Location("/somewhere/serve.py", 2, "copy", "")
+
+
 def test_a_runner_of_the_user_called_by_the_doctor_has_its_line() -> None:
     user = module("serve", "def capture():\n    return begin()", begin=hook())
     proof = module("cudagraph_doctor.proof.arms", "def fresh():\n    return capture()", capture=user["capture"])
