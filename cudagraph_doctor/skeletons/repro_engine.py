@@ -66,11 +66,12 @@ def play(engine: Any, graphs: bool, late: bool) -> Steps:
 
 
 def differences(found: dict[str, torch.Tensor], truth: dict[str, torch.Tensor]) -> list[str]:
-    """Which outputs are not as they should be: those of LOOK_AT, else all that are floats, else all."""
+    """Which outputs are not as they should be: those of LOOK_AT, else all; where floats are rounded, only floats."""
     chosen = {path: tensor for path, tensor in truth.items() if path in LOOK_AT}
     floats = {path: tensor for path, tensor in truth.items() if tensor.dtype in BOUND}
+    rounded = any(not torch.equal(found[path], tensor) for path, tensor in floats.items())  # an argmax may follow
     told = []
-    for path, tensor in (chosen or floats or truth).items():
+    for path, tensor in (chosen or (floats if rounded else truth)).items():
         away = (found[path].double() - tensor.double()).abs()
         share = float(away.max() / tensor.double().abs().max().clamp(min=1e-30)) if tensor.numel() else 0.0
         if not share <= BOUND.get(tensor.dtype, 0.0):  # NaN is wrong too

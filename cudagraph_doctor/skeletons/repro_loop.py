@@ -63,11 +63,12 @@ def on_device(node: Any) -> Any:
 
 
 def differences(found: dict[str, torch.Tensor], truth: dict[str, torch.Tensor]) -> list[str]:
-    """Which outputs are not as they should be: those of LOOK_AT, else all that are floats, else all."""
+    """Which outputs are not as they should be: those of LOOK_AT, else all; where floats are rounded, only floats."""
     chosen = {path: tensor for path, tensor in truth.items() if path in LOOK_AT}
     floats = {path: tensor for path, tensor in truth.items() if tensor.dtype in BOUND}
+    rounded = any(not torch.equal(found[path], tensor) for path, tensor in floats.items())  # an argmax may follow
     told = []
-    for path, tensor in (chosen or floats or truth).items():
+    for path, tensor in (chosen or (floats if rounded else truth)).items():
         away = (found[path].double() - tensor.double()).abs()
         share = float(away.max() / tensor.double().abs().max().clamp(min=1e-30)) if tensor.numel() else 0.0
         if not share <= BOUND.get(tensor.dtype, 0.0):  # NaN is wrong too
@@ -84,6 +85,8 @@ class Player:
     def __init__(self, target: Any) -> None:
         self.target = target
         self.after = 1 + max(step for step, _, _ in PLAN)
+        self.kept: list[dict[str, torch.Tensor]] = []
+        """Buffers that graphs read: one that is rebound must stay as it is, or replays read what comes there next."""
 
     def inputs(self, step: int, rows: int) -> Any:
         """True values of a step."""
@@ -119,6 +122,7 @@ class Player:
             for _ in range(2):
                 self.target.forward(static)
         torch.cuda.current_stream().wait_stream(side)
+        self.kept.append(tensors(static))
         graph = torch.cuda.CUDAGraph()
         for generator in getattr(self.target, "generators", ()):
             graph.register_generator_state(generator)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+import gc
 import os
 import runpy
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+import torch
 
 from cudagraph_doctor.errors import UsageError
 from cudagraph_doctor.findings import Culprit, Finding, Proof, Severity
@@ -21,6 +25,7 @@ from cudagraph_doctor.reference_models.faults import FAULTS
 from cudagraph_doctor.reference_models.input_faults import INPUT_FAULTS, SEEN_BY_INPUTS
 from cudagraph_doctor.replays import repro
 from cudagraph_doctor.replays.model import History, Measured, Replay, Run
+from cudagraph_doctor.skeletons import repro_engine, repro_loop
 
 ROOT = Path(repro.__file__).resolve().parents[2]
 FINDING = Finding(
@@ -58,14 +63,20 @@ def emulated(file: Path) -> int:
     return code
 
 
-def on_a_gpu(file: Path) -> int:
+def on_a_gpu(file: Path) -> tuple[int, str]:
+    """Exit code, and all there is to know about it."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     done = subprocess.run(
         [sys.executable, str(file)], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=120
     )
-    assert done.returncode in (0, 1), done.stderr
-    assert ("differ" in done.stdout.splitlines()[-1]) == bool(done.returncode)
-    return done.returncode
+    told = {0: "All replays are as eager steps.", 1: "Replays differ from eager steps."}.get(done.returncode)
+    assert told is not None and done.stdout.splitlines()[-1:] == [told], everything(file, done)
+    return done.returncode, everything(file, done)
+
+
+def everything(file: Path, done: subprocess.CompletedProcess[str]) -> str:
+    """For whoever reads why a test failed, perhaps without a GPU of his own."""
+    return f"exit code {done.returncode}\n-- script\n{file.read_text()}\n-- out\n{done.stdout}\n-- err\n{done.stderr}"
 
 
 ALL = [(name, (FAULTS | INPUT_FAULTS)[name].forms[0]) for name in SEEN_BY_INPUTS]
@@ -92,8 +103,40 @@ def test_a_script_shows_the_fault_on_a_gpu(name: str, form: str, twin: bool, tmp
         pytest.skip(reason)
     if name == "triton-scale-by-value":
         pytest.importorskip("triton", reason="needs Triton")
-    code = on_a_gpu(planted(name, form, twin, tmp_path))
-    assert code == (0 if twin else 1) or (name in ONLY_BY_CHANCE and not twin)
+    code, told = on_a_gpu(planted(name, form, twin, tmp_path))
+    assert code == (0 if twin else 1) or (name in ONLY_BY_CHANCE and not twin), told
+
+
+@pytest.mark.parametrize("script", [repro_engine, repro_loop])
+def test_integers_count_where_floats_are_not_rounded(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    truth = {"logits": torch.tensor([1.0, 2.0]), "done": torch.tensor([True, False])}
+    late = {**truth, "done": torch.tensor([True, True])}
+    rounded = {**late, "logits": torch.tensor([1.0, 2.001])}
+    assert script.differences(truth, truth) == script.differences(rounded, truth) == []
+    assert script.differences(late, truth) == ["done differs by up to 1 of its largest value"]
+    assert script.differences({**late, "logits": -late["logits"]}, truth)[0].startswith("logits differs by up to 2 of")
+    monkeypatch.setattr(script, "LOOK_AT", ("done",))
+    assert script.differences(rounded, truth) == ["done differs by up to 1 of its largest value"]
+
+
+def test_a_buffer_that_is_rebound_stays_as_it_was_captured() -> None:
+    class Rebinding:
+        def next_inputs(self, step: int, n: int) -> dict[str, torch.Tensor]:
+            return {"x": torch.full((n,), float(step))}
+
+        def forward(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+            return inputs["x"] * 2
+
+        def update(self, static: dict[str, torch.Tensor], fresh: dict[str, torch.Tensor]) -> None:
+            static["x"] = fresh["x"].clone()
+
+    with EmulatedBackend().installed():
+        player = repro_loop.Player(Rebinding())
+        _, static, _ = player.capture(4)
+        captured = weakref.ref(static["x"])
+        player.stage(static, player.inputs(0, 4), 4, False)
+        gc.collect()
+        assert captured() is not None and static["x"] is not captured()
 
 
 def test_without_a_gpu_a_script_says_so(tmp_path: Path) -> None:
