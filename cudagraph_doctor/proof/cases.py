@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cudagraph_doctor.proof.diagnose import Diagnosis
@@ -10,6 +11,23 @@ from cudagraph_doctor.proof.places import Places
 from cudagraph_doctor.proof.repair import Cause, Remedy
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.proof.verdict import Kind, StepRecord
+
+Fault = tuple[str, str]
+"""Cause and name: what tells faults apart."""
+_SUBSCRIPT = re.compile(r"\[[^\[\]]*\]|\.\d+(?=[.\[]|$)")
+_TOLD = 16
+"""Graphs that are told of one fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """The same fault in a graph of another key."""
+
+    fault: Fault
+    """As the case has it."""
+    key: str
+    name: str
+    """Of the culprit there; "" if nobody was named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +49,27 @@ class Case:
     """Whether values may be shown."""
     own_captures: bool = False
     """Whether the target captures its graphs itself, at host values of its own choice."""
+    elsewhere: tuple[Elsewhere, ...] = ()
+    """Graphs of other keys that have the faults as well."""
+
+    def also_in(self, fault: Fault | None = None) -> list[str]:
+        """The other graphs that a fault is in, in words; with the culprit's name where that is another there.
+
+        Args:
+            fault: as `one_fault_each` has it; None: what nobody could be accused of.
+        """
+        asked = fault or NOBODY
+        told = [one for one in self.elsewhere if one.fault == asked]
+        return [
+            f"graph {one.key}" if one.name in ("", asked[1]) else f"`{one.name}` in graph {one.key}"
+            for one in told[:_TOLD]
+        ]
 
 
-def one_fault_each(culprits: Sequence[Remedy]) -> dict[tuple[str, str], list[Remedy]]:
+NOBODY: Fault = ("", "")
+
+
+def one_fault_each(culprits: Sequence[Remedy]) -> dict[Fault, list[Remedy]]:
     """Group what one edit of the user's code would mend.
 
     One value baked into several kernels is one fault, and so are the tensors of one object that was put in another's
@@ -67,11 +103,46 @@ def merge(cases: list[Case], at: Planned, kind: Kind, diagnosis: Diagnosis) -> l
         alike = known.kind is kind
         if alike and named and not known.diagnosis.culprits:
             # what could not be named at one step was named at another
-            known = cases[number] = replace(known, diagnosis=diagnosis)
-        shared = one_fault_each(known.diagnosis.culprits).keys() & faults.keys()
-        if shared or (alike and not named):
-            cases[number] = replace(known, steps=(*known.steps, at.step))
-            faults = {key: some for key, some in faults.items() if key not in shared}
+            known = cases[number] = replace(known, diagnosis=diagnosis, elsewhere=())
+        shared = {
+            fault: theirs
+            for fault in faults
+            for theirs in one_fault_each(known.diagnosis.culprits)
+            if _is_same(theirs, known.at, known.diagnosis, fault, at, diagnosis)
+        }
+        if not named and alike:
+            shared = {NOBODY: next(iter(one_fault_each(known.diagnosis.culprits)), NOBODY)}
+        if shared:
+            cases[number] = _seen_at(known, at, shared)
+            faults = {fault: some for fault, some in faults.items() if fault not in shared}
             if not faults:
                 return None
     return [remedy for some in faults.values() for remedy in some]
+
+
+def _seen_at(known: Case, at: Planned, shared: Mapping[Fault, Fault]) -> Case:
+    """The case with one more step, and its graph where that is another one."""
+    there = {(one.fault, one.key) for one in known.elsewhere}
+    more = [
+        Elsewhere(theirs, str(at.key), fault[1])
+        for fault, theirs in shared.items()
+        if at.key != known.at.key and (theirs, str(at.key)) not in there
+    ]
+    return replace(known, steps=(*known.steps, at.step), elsewhere=(*known.elsewhere, *more))
+
+
+def _is_same(a: Fault, at_a: Planned, found_a: Diagnosis, b: Fault, at_b: Planned, found_b: Diagnosis) -> bool:
+    """Whether two faults are one: the same name; or, in graphs of two keys, the same line or place for each graph."""
+    if a == b:
+        return True
+    if at_a.key == at_b.key or a[0] != b[0]:
+        return False
+    if a[0] == Cause.BAKED:  # graphs of other sizes run other kernels
+        lines = [found.launched.location if found.launched else None for found in (found_a, found_b)]
+        return lines[0] is not None and lines[0] == lines[1]
+    return _without_keys(a[1], at_a) == _without_keys(b[1], at_b)
+
+
+def _without_keys(name: str, at: Planned) -> str:
+    """A path with what tells one graph's things from another's taken out: subscripts, and the key by its name."""
+    return ".".join("[]" if part == str(at.key) else part for part in _SUBSCRIPT.sub("[]", name).split("."))

@@ -1,4 +1,4 @@
-"""Numbers in words: "rows 0 to 2, 5". Plain Python."""
+"""What several things have in common, in words: "rows 0 to 2, 5", "graph 4 and 2 more graphs". Plain Python."""
 
 from __future__ import annotations
 
@@ -28,3 +28,10 @@ def _ranges(numbers: Sequence[int]) -> str:
             parts.append([number, number])
     told = ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in parts[:_SHOWN])
     return told + (", ..." if len(parts) > _SHOWN else "")
+
+
+def graphs_too(also_in: Sequence[str]) -> str:
+    """One more sentence, with the first of the other graphs and the number of the rest; "" if there are none."""
+    more = len(also_in) - 1
+    rest = f" and {more} more graph{'s' if more > 1 else ''}" if more > 0 else ""
+    return f" The same fault is in {also_in[0]}{rest}." if also_in else ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import reduce
 
 import torch
 
@@ -29,14 +30,14 @@ from cudagraph_doctor.proof.runner import RunnerSubject
 from cudagraph_doctor.proof.shape import Outputs, parts_by_rounding
 from cudagraph_doctor.proof.state_diff import harmful, owner, state_difference
 from cudagraph_doctor.proof.subject import Planned
-from cudagraph_doctor.proof.verdict import Gap, Kind, StepRecord, judge, needs_fresh, worse
+from cudagraph_doctor.proof.verdict import Counted, Gap, Kind, StepRecord, judge, needs_fresh, worse
 from cudagraph_doctor.proof.wording import explain
 from cudagraph_doctor.settings import Settings
 
 HORIZON = 6
 """Eager steps run on from a differing state to see whether it does harm."""
-_REPEATS = 3
-"""Further pairs of runs before a measured finding is spoken."""
+_REPEATS = 4
+"""Further pairs of runs before a finding is spoken: with those of every step, five of each."""
 _ROUNDING_SEEN = 2
 """Steps of one graph of an engine at which rounding is checked against a recapture; later ones are taken as such."""
 _MAX_DIAGNOSES = 4
@@ -130,20 +131,24 @@ class Steps:
             self._harm(at, record, eager, replayed)
         if record.harmed or record.replay_control.level is Level.LARGE:
             reference = self._same_padding(at, record, eager, replayed)
+        if record.harmed and needs_fresh(record) and not rounding:
+            self._count(at, record, reference, replayed)
         if needs_fresh(record) and not rounding:
             where = places.around(self.subject.target, arms, at)
             case = Case(at, Kind.UNTOLD, record, diagnosis, "", where, (), (at.step,), False)
             self._danger.suspect(at, explain(case, arms.backend.name)[0])
             diagnosis = self._against_fresh(at, record, reference, replayed)
-        elif judge(record) is Kind.UNSTABLE and not self._unstable(at, _reference(record)):
+        elif judge(record) is Kind.UNSTABLE and not self._unstable(at, record):
             record.replay_control = Gap()
         kind = judge(record)
         if self.arms.found.replaced_by_reset and kind not in (Kind.CLEAN, Kind.NUMERICS, Kind.HARMLESS, Kind.PADDING):
             raise reset_not_in_place(self.arms.found.replaced_by_reset, at, record)
         if kind is Kind.DIFFERS and diagnosis.culprits == [] and self._by_shape(at, record, replayed):
             kind = Kind.SHAPE
-        if kind in (Kind.DIFFERS, Kind.UNTOLD) and diagnosis.culprits == [] and not self._again(at, record):
-            kind = Kind.UNKNOWN
+        if kind in (Kind.DIFFERS, Kind.UNTOLD) and diagnosis.culprits == []:
+            counted = record.counted or self._count(at, record, reference, replayed)
+            if counted.differs < counted.of or counted.control:
+                kind = Kind.UNKNOWN  # a measured difference has to be there n of n times, and its control never
         # small, but writing a true input over a stale one takes it away: harm shown. Moved damage shows none, and other
         # padding rounds otherwise.
         healed = diagnosis.culprits and all(remedy.cause not in _NO_TRUTH for remedy in diagnosis.culprits)
@@ -232,6 +237,8 @@ class Steps:
         if engine and fresh_start:
             old = self._doctor.read(subject.held(at))
             diagnosis = self._doctor.before_recapture(at, eager, record.replayed)
+            if diagnosis.culprits and record.counted is None:
+                self._count(at, record, eager, replayed)
         if not subject.can_recapture:
             return diagnosis
         try:
@@ -258,6 +265,8 @@ class Steps:
         frozen = judge(record) is Kind.FROZEN
         if not engine and fresh_start:
             diagnosis = self._doctor.with_fresh(at, fresh, eager, record.replayed, frozen)
+            if diagnosis.culprits and record.counted is None:
+                self._count(at, record, eager, replayed)
         elif engine and not diagnosis.culprits and frozen and diagnosis.scene is not None:
             diagnosis = self._doctor.after_recapture(at, old, diagnosis.scene, replayed)
         subject.drop_fresh()
@@ -278,39 +287,51 @@ class Steps:
         record.fresh, record.fresh_replayed = self.gap(fresh, eager), self.gap(replayed, fresh)
         return fresh
 
+    def _count(self, at: Planned, record: StepRecord, eager: Result, replayed: Result) -> Counted:
+        """Alternate before speaking: how often does the replay differ by as much, and how often eager from itself?
+
+        What seldom differs from itself may pass its control by chance: what more runs show is added to the controls.
+        """
+        controls, gaps, noises = [record.eager_control], [record.replayed], [record.replay_control]
+        for _ in range(_REPEATS):
+            controls.append(self.gap(self.arms.run(_reference(record), at), eager))
+            again = self.arms.run(Arm.REPLAYED, at)
+            gaps.append(self.gap(again, eager))
+            noises.append(self.gap(again, replayed))
+        record.counted = Counted(
+            sum(map(record.as_bad, gaps)), len(gaps), sum(map(record.as_bad, controls)), len(controls)
+        )
+        record.eager_control, record.replay_control = reduce(worse, controls), reduce(worse, noises)
+        return record.counted
+
     def _measure_again(self, at: Planned, record: StepRecord, eager: Result, fresh: Result, replayed: Result) -> None:
-        """What seldom differs from itself may pass its control by chance: what more runs show is added to it.
+        """The same for what seems frozen, held against the graph captured now.
 
         An engine's old graph is gone by now; only the new one can be run again there.
         """
+        if record.counted is None and not isinstance(self.subject, EngineSubject):
+            self._count(at, record, eager, replayed)
+        assert record.fresh_replayed is not None and record.fresh_control is not None
+        apart = StepRecord(replayed=record.fresh_replayed)
+        gaps, controls = [record.fresh_replayed], [record.fresh_control]
         for _ in range(_REPEATS):
-            if not isinstance(self.subject, EngineSubject):
-                record.replay_control = worse(
-                    record.replay_control, self.gap(self.arms.run(Arm.REPLAYED, at), replayed)
-                )
-            noise = self.gap(self.arms.run(Arm.FRESH, at), fresh)
-            record.fresh_control = worse(record.fresh_control or Gap(), noise)
-            record.eager_control = worse(record.eager_control, self.gap(self.arms.run(_reference(record), at), eager))
+            again = self.arms.run(Arm.FRESH, at)
+            gaps.append(self.gap(replayed, again))
+            controls.append(self.gap(again, fresh))
+        record.counted_fresh = Counted(
+            sum(map(apart.as_bad, gaps)), len(gaps), sum(map(apart.as_bad, controls)), len(controls)
+        )
+        record.fresh_control = reduce(worse, controls)
 
-    def _unstable(self, at: Planned, eager: Arm) -> bool:
+    def _unstable(self, at: Planned, record: StepRecord) -> bool:
         """Alternate before speaking: eager equal each time, replays unequal once more."""
-        unequal = 0
+        unequal, eager = 1, _reference(record)
         for _ in range(_REPEATS):
             if self.gap(self.arms.run(eager, at), self.arms.run(eager, at)).level is not Level.EQUAL:
                 return False
             unequal += self.gap(self.arms.run(Arm.REPLAYED, at), self.arms.run(Arm.REPLAYED, at)).level is Level.LARGE
-        return unequal > 0
-
-    def _again(self, at: Planned, record: StepRecord) -> bool:
-        """A measured difference has to be there n of n times, and its control never."""
-        arm = Arm.FRESH if record.fresh is not None and isinstance(self.subject, EngineSubject) else Arm.REPLAYED
-        for _ in range(_REPEATS):
-            eager = self.arms.run(_reference(record), at)
-            if self.gap(self.arms.run(_reference(record), at), eager).level is Level.LARGE:
-                return False
-            if self.gap(self.arms.run(arm, at), eager).level is not record.replayed.level:
-                return False
-        return True
+        record.counted = Counted(unequal, 1 + _REPEATS, 0, 1 + _REPEATS)
+        return unequal > 1
 
     def _file(self, at: Planned, kind: Kind, record: StepRecord, diagnosis: Diagnosis) -> None:
         backend = self.arms.backend.name

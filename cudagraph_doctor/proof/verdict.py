@@ -46,6 +46,19 @@ class Gap:
         return "; ".join(parts) or "bit for bit equal"
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How often an arm differed, run after run in turn with its control, by as much as is spoken of."""
+
+    differs: int
+    of: int
+    control: int
+    control_of: int
+
+    def __str__(self) -> str:
+        return f"in {self.differs} of {self.of} replays, eager from itself in {self.control} of {self.control_of}"
+
+
 @dataclass(slots=True)
 class StepRecord:
     """The facts about one step."""
@@ -69,11 +82,27 @@ class StepRecord:
     """Where only state differed: the later step whose eager output it changed; None if it changed none."""
     padding: Gap | None = None
     """Replayed against eager where the doctor made up the padding: eager gets the same padding then, in all else."""
+    counted: Counted | None = None
+    """Replayed against eager, run after run; None as long as nothing is to be spoken of."""
+    counted_fresh: Counted | None = None
+    """Replayed against fresh, whose control is fresh against itself."""
 
     @property
     def harmed(self) -> bool:
         """Whether an output is wrong, at this step or by its state at a later one."""
         return self.replayed.output_level is Level.LARGE or self.harm_step is not None
+
+    def as_bad(self, gap: Gap) -> bool:
+        """Whether a gap is one like that between the replay and eager: as large, and in outputs if that is in outputs.
+
+        Rounding counts from a quarter of its size on: it is another amount at each run.
+        """
+        bad = self.replayed
+        if not bad.outputs:
+            return _ORDER.index(gap.state.level) >= _ORDER.index(bad.state.level)
+        if bad.output_level is Level.LARGE:
+            return gap.output_level is Level.LARGE
+        return bool(gap.outputs) and gap.relative >= bad.relative / 4
 
 
 class Kind(StrEnum):

@@ -12,10 +12,11 @@ from cudagraph_doctor.findings import Culprit, Finding, Location, Proof
 from cudagraph_doctor.graph.model import Origin
 from cudagraph_doctor.graph.names import readable
 from cudagraph_doctor.proof import repaired
-from cudagraph_doctor.proof.cases import Case, one_fault_each
+from cudagraph_doctor.proof.cases import NOBODY, Case, Fault, one_fault_each
 from cudagraph_doctor.proof.compare import Level
 from cudagraph_doctor.proof.diagnose import Diagnosis
 from cudagraph_doctor.proof.places import Places
+from cudagraph_doctor.proof.ranges import graphs_too
 from cudagraph_doctor.proof.repair import Cause, Remedy
 from cudagraph_doctor.proof.replaced import Replaced
 from cudagraph_doctor.proof.subject import Planned
@@ -60,18 +61,20 @@ def explain(case: Case, backend: str) -> list[Finding]:
     finding = _Draft(case, backend, _evidence(case))
     graph = f"graph {case.at.key}"
     if case.kind is Kind.UNSTABLE:
+        counted = record.counted
+        times = f", in {counted.differs} of {counted.of} pairs" if counted else ""
         return [
             finding.about(
                 "CGD106",
                 Proof.MEASURED,
                 None,
-                f"Replays of {graph} on the same inputs differ from each other: {record.replay_control}. Eager repeats "
-                "bit for bit.",
+                f"Replays of {graph} on the same inputs differ from each other: {record.replay_control}{times}. "
+                "Eager repeats bit for bit.",
                 "Look for a race inside the graph, or for memory that it reads before writing.",
             )
         ]
     if diagnosis.culprits:
-        return [_of_remedies(case, faults, finding) for faults in one_fault_each(diagnosis.culprits).values()]
+        return [_of_remedies(case, fault, some, finding) for fault, some in one_fault_each(diagnosis.culprits).items()]
     if case.kind is Kind.FROZEN and diagnosis.unlike is not None:
         message = f"A capture of step {case.at.step} launches other work than {graph} does: {diagnosis.unlike}"
         return [
@@ -79,9 +82,9 @@ def explain(case: Case, backend: str) -> list[Finding]:
                 "CGD101",
                 Proof.MEASURED,
                 _node_culprit(diagnosis, case.places.launched),
-                f"{message}. {_effect(case)}.",
+                f"{message}. {_effect(case)}.{graphs_too(case.also_in())}",
                 _FIXES[Cause.OTHER_NODES],
-                repaired.of_node(case.at.key, diagnosis.unlike.index),
+                {**_also_in(case, NOBODY), **repaired.of_node(case.at.key, diagnosis.unlike.index)},
             )
         ]
     if case.kind is Kind.FROZEN:
@@ -146,7 +149,7 @@ _CODES = {
 }
 
 
-def _of_remedies(case: Case, remedies: list[Remedy], draft: _Draft) -> Finding:
+def _of_remedies(case: Case, fault: Fault, remedies: list[Remedy], draft: _Draft) -> Finding:
     first = remedies[0]
     code = _CODES.get(first.cause) or ("CGD101" if case.kind is Kind.FROZEN else "CGD102")
     together = len(remedies) > 1 and first.cause is Cause.REBOUND
@@ -185,15 +188,21 @@ def _of_remedies(case: Case, remedies: list[Remedy], draft: _Draft) -> Finding:
         code,
         Proof.CONFIRMED if case.diagnosis.confirmed else Proof.MEASURED,
         Culprit(first.kind, name, _detail(case, remedies), captured, expected),
-        f"{what}: {_effect(case)}. Step {case.at.step}, {case.at.in_rows}: {healed}.",
+        f"{what}: {_effect(case)}. Step {case.at.step}, {case.at.in_rows}: {healed}.{graphs_too(case.also_in(fault))}",
         fix.format(name=first.name, last=first.name.rpartition(".")[2], was=first.was),
         {
             "cause": first.cause.value,
             "healed_by": healed,
             "remedies_tried": case.diagnosis.tried,
+            **_also_in(case, fault),
             **repaired.of_group(remedies),
         },
     )
+
+
+def _also_in(case: Case, fault: Fault) -> dict[str, Any]:
+    told = case.also_in(fault)
+    return {"also_in": told} if told else {}
 
 
 def _detail(case: Case, remedies: list[Remedy]) -> str:
@@ -227,7 +236,8 @@ def _effect(case: Case) -> str:
         parts.append(f"{gap.state}, first at {first.name}[{', '.join(map(str, first.index))}]")
     if case.record.harm_step is not None:
         parts.append(f"later steps' output changes by it (seen at position {case.record.harm_step} of the plan)")
-    return "; ".join(parts) or str(gap)
+    counted = f", {case.record.counted}" if case.record.counted else ""
+    return ("; ".join(parts) or str(gap)) + counted
 
 
 def _evidence(case: Case) -> dict[str, Any]:
@@ -240,6 +250,8 @@ def _evidence(case: Case) -> dict[str, Any]:
         "seen_at_steps": list(case.steps),
         "first_bad_step_hint": first_step_hint(case.steps),
     }
+    if record.counted is not None:
+        evidence["counted"] = str(record.counted)
     if record.fresh is not None:
         evidence["fresh_against_eager"] = str(record.fresh)
         evidence["replayed_against_fresh"] = str(record.fresh_replayed)

@@ -9,9 +9,10 @@ from typing import Any
 from cudagraph_doctor.findings import Location
 from cudagraph_doctor.graph.names import readable
 from cudagraph_doctor.proof import repaired
-from cudagraph_doctor.proof.cases import Case, one_fault_each
+from cudagraph_doctor.proof.cases import NOBODY, Case, Fault, one_fault_each
 from cudagraph_doctor.proof.compare import Level
 from cudagraph_doctor.proof.repair import Cause, Remedy
+from cudagraph_doctor.proof.verdict import Counted
 from cudagraph_doctor.proof.verdict import Kind as Verdict
 from cudagraph_doctor.proof.wording import short
 from cudagraph_doctor.replays import candidates
@@ -63,15 +64,17 @@ class _Accuser:
         for case in cases:
             replay = next((n for n, r in enumerate(self.history.replays) if r.index == case.at.index), None)
             if case.diagnosis.culprits:
-                for group in one_fault_each(case.diagnosis.culprits).values():
-                    self._of_remedies(case, group, replay, accused)
+                for fault, group in one_fault_each(case.diagnosis.culprits).items():
+                    self._of_remedies(case, fault, group, replay, accused)
             elif case.kind is Verdict.FROZEN and (flag := self._of_captures(case, replay)) is not None:
                 _add(accused.flags, flag)
             else:
                 accused.unexplained.append(case)
         return accused
 
-    def _of_remedies(self, case: Case, group: Sequence[Remedy], replay: int | None, accused: Accused) -> None:
+    def _of_remedies(
+        self, case: Case, fault: Fault, group: Sequence[Remedy], replay: int | None, accused: Accused
+    ) -> None:
         first = group[0]
         region = self._region(first)
         together = len(group) > 1 and first.cause is Cause.REBOUND
@@ -97,8 +100,8 @@ class _Accuser:
             where=where,
             held=held if self.values else None,
             expected=expected if self.values and first.cause is not Cause.PADDING else None,
-            evidence={**evidence, **_seen(case, first.cause.value), **repaired.of_group(group)},
-            **_places(case, launched=bool(first.edits) or first.kind == "parameter"),
+            evidence={**evidence, **_seen(case, first.cause.value, fault), **repaired.of_group(group)},
+            **_places(case, launched=bool(first.edits) or first.kind == "parameter", line=first.notes.get("line")),
         )
         position = _add(accused.flags, flag)
         if case.diagnosis.confirmed and replay is not None:
@@ -185,14 +188,20 @@ def accuse(history: History, cases: Sequence[Case], judged: Judged, own_keys: bo
 
 
 def measured(replay: Replay, case: Case) -> Replay:
-    """The replay with what the arms showed: each was run twice, and was equal to itself."""
+    """The replay with what the arms showed."""
     gap, record = case.record.replayed, case.record
     against_fresh = None
     if record.fresh_replayed is not None:
-        differs = 2 if record.fresh_replayed.level is not Level.EQUAL else 0
-        against_fresh = Measured(differs, 2, 0, 2, str(record.fresh_replayed))
-    shown = Measured(2 if gap.output_level is not Level.EQUAL else 0, 2, 0, 2, str(gap))
+        differs = record.fresh_replayed.level is not Level.EQUAL
+        against_fresh = _measured(record.counted_fresh, differs, str(record.fresh_replayed))
+    shown = _measured(record.counted, gap.output_level is not Level.EQUAL, str(gap))
     return replace(replay, against_eager=shown, against_fresh=against_fresh, harm_step=record.harm_step)
+
+
+def _measured(counted: Counted | None, differs: bool, told: str) -> Measured:
+    """As it was counted; what was not has its two runs, which were equal to each other."""
+    known = counted or Counted(2, 2, 0, 2)
+    return Measured(known.differs if differs else 0, known.of, known.control, known.control_of, told)
 
 
 def _add(flags: list[Flag], flag: Flag) -> int:
@@ -210,9 +219,11 @@ def _both(remedy: Remedy) -> tuple[Any, Any]:
     return short(remedy.held), short(remedy.right)
 
 
-def _seen(case: Case, cause: str) -> dict[str, Any]:
+def _seen(case: Case, cause: str, fault: Fault = NOBODY) -> dict[str, Any]:
+    also_in = case.also_in(fault)
     return {
         "cause": cause,
+        **({"also_in": also_in} if also_in else {}),
         "seen_at_steps": list(case.steps),
         "remedies_tried": case.diagnosis.tried,
         **({"forced": True} if case.diagnosis.forced else {}),
@@ -220,11 +231,18 @@ def _seen(case: Case, cause: str) -> dict[str, Any]:
     }
 
 
-def _places(case: Case, launched: bool) -> dict[str, Any]:
-    """The line to be mended, and what belongs to it."""
+def _places(case: Case, launched: bool, line: object = None) -> dict[str, Any]:
+    """The line to be mended, and what belongs to it.
+
+    Args:
+        case: what is known of the step.
+        launched: whether it is the line that launches.
+        line: it, where the remedy knows it.
+    """
     where = case.places
     origin = where.launched.location if launched and where.launched else None
-    location: Location | None = origin or where.staging or where.captured
+    known = line if isinstance(line, Location) else origin
+    location: Location | None = known or where.staging or where.captured
     related = tuple(p for p in (where.captured, where.staging) if p is not None and p is not location)
     return {"location": location, "related": related}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cudagraph_doctor.findings import Culprit, Finding, Proof, Severity
+from cudagraph_doctor.proof.ranges import graphs_too
 from cudagraph_doctor.replays.model import Flag, History, Replay, Trial
 from cudagraph_doctor.rules import RULES
 
@@ -159,6 +160,7 @@ def _finding(
         message += f" {_effect(replay)}."
     if trial is not None:
         message += f" {_healed(flag, trial, names)}."
+    message += graphs_too(flag.evidence.get("also_in", ()))
     return Finding(
         flag.code,
         message,

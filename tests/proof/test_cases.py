@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from cudagraph_doctor.proof.cases import Case, merge
+from cudagraph_doctor.findings import Location
+from cudagraph_doctor.graph.model import Origin
+from cudagraph_doctor.proof.cases import Case, merge, one_fault_each
 from cudagraph_doctor.proof.diagnose import Diagnosis
 from cudagraph_doctor.proof.places import Places
 from cudagraph_doctor.proof.repair import Cause, Remedy
@@ -64,3 +68,43 @@ def test_what_could_not_be_named_at_first_is_named_later() -> None:
     cases = [case()]
     assert merge(cases, AT, Kind.FROZEN, Diagnosis([stale("slots")])) is None
     assert steps(cases) == [(3, 5)] and cases[0].diagnosis.culprits[0].name == "slots" and cases[0].at.step == 3
+
+
+def output(key: str) -> Remedy:
+    return Remedy(Cause.OVERWRITTEN, f"captured[{key}].logits", "output")
+
+
+def test_the_same_place_in_graphs_of_other_keys_is_the_same_fault() -> None:
+    first, cases = Planned(3, 3, 2, (4, "even")), list[Case]()
+    for number, key in enumerate([(4, "even"), (8, "odd"), (8, "odd"), (1, "odd")]):
+        at, found = replace(first, index=number, key=key), Diagnosis([output(str(key))])
+        if merge(cases, at, Kind.DIFFERS, found) is not None:
+            cases.append(replace(case(kind=Kind.DIFFERS), at=at, diagnosis=found, steps=(at.step,)))
+    (known,) = cases
+    (fault,) = one_fault_each(known.diagnosis.culprits)
+    others = [f"`captured[{key}].logits` in graph {key}" for key in ("(8, 'odd')", "(1, 'odd')")]
+    assert known.also_in(fault) == others and len(known.steps) == 4
+
+
+def test_two_places_in_one_graph_are_two_faults() -> None:
+    cases, other = [case(stale("inputs[0]"))], stale("inputs[1]")
+    assert merge(cases, AT, Kind.FROZEN, Diagnosis([other])) == [other]
+
+
+@pytest.mark.parametrize(("line", "merged"), [(7, True), (8, False)])
+def test_kernels_of_other_sizes_that_one_line_launches_are_one_fault(line: int, merged: bool) -> None:
+    def baked(kernel: str, at: int) -> Diagnosis:
+        return Diagnosis([Remedy(Cause.BAKED, kernel, "parameter")], launched=Origin(Location("serve.py", at)))
+
+    known = replace(case(), diagnosis=baked("small, parameter 1", 7))
+    cases, wide = [known], baked("wide, parameter 1", line)
+    left = merge(cases, replace(AT, key=16), Kind.FROZEN, wide)
+    assert left == (None if merged else wide.culprits)
+    told = cases[0].also_in((Cause.BAKED.value, "small, parameter 1"))
+    assert told == (["`wide, parameter 1` in graph 16"] if merged else [])
+
+
+def test_what_nobody_could_be_accused_of_is_told_with_its_graphs() -> None:
+    cases = [case()]
+    assert merge(cases, replace(AT, key=16), Kind.FROZEN, Diagnosis()) is None
+    assert cases[0].also_in() == ["graph 16"]

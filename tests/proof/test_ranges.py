@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudagraph_doctor.proof.ranges import numbered
+from cudagraph_doctor.proof.ranges import graphs_too, numbered
 
 
 @pytest.mark.parametrize(
@@ -17,3 +17,9 @@ from cudagraph_doctor.proof.ranges import numbered
 )
 def test_rows_in_words(numbers: list[int], text: str) -> None:
     assert numbered("row", numbers) == text
+
+
+def test_the_other_graphs_of_a_fault_are_counted() -> None:
+    assert graphs_too([]) == ""
+    assert graphs_too(["graph 4"]) == " The same fault is in graph 4."
+    assert graphs_too(["graph 4", "graph 8", "graph 1"]) == " The same fault is in graph 4 and 2 more graphs."

@@ -81,3 +81,10 @@ def test_tokens_follow_rounded_state() -> None:
     tokens = (Difference("tokens", Level.LARGE, count=1, total=4, integral=True),)
     assert Gap(tokens, StateDifference(Level.SMALL, other=9)).level is Level.SMALL
     assert Gap(tokens).level is Level.LARGE
+
+
+def test_a_run_is_as_bad_where_it_differs_by_as_much() -> None:
+    tiny = Gap((Difference("logits", Level.SMALL, max_abs=0.001, scale=1.0, count=3, total=9),))
+    assert StepRecord(replayed=LARGE).as_bad(LARGE) and not StepRecord(replayed=LARGE).as_bad(SMALL)
+    assert StepRecord(replayed=SMALL).as_bad(SMALL) and not StepRecord(replayed=SMALL).as_bad(tiny)
+    assert StepRecord(replayed=STATE).as_bad(STATE) and not StepRecord(replayed=STATE).as_bad(EQUAL)
