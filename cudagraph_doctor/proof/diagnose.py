@@ -248,8 +248,32 @@ class Doctor:
 
     def _try_more(self, bad: Bad, heals: Callable[[Result], bool], found: Diagnosis) -> None:
         trial = self._trial(bad.at, found, heals)
-        found.culprits = first_healer(self._more(bad), trial)
+        more = self._more(bad)
+        found.culprits = first_healer([remedy for remedy in more if remedy.capture is None], trial)
+        if not found.culprits:  # last: an engine's graphs are replaced by it
+            found.culprits = self._recaptured(bad.at, [r for r in more if r.capture is not None], trial, heals)
         found.confirmed = bool(found.culprits)
+
+    def _recaptured(
+        self,
+        at: Planned,
+        remedies: Sequence[Remedy],
+        trial: Callable[[Sequence[Remedy]], bool],
+        heals: Callable[[Result], bool],
+    ) -> list[Remedy]:
+        """The first that heals. None where a graph captured now heals as it is: something else is frozen then."""
+        for number, remedy in enumerate(remedies):
+            assert remedy.capture is not None
+            if number == 0:
+                try:
+                    remedy.capture(False)
+                    if heals(self._arms.run(Arm.FRESH, at)):
+                        return []
+                except DoctorError:  # nothing can be captured now
+                    return []
+            if trial([remedy]):
+                return [remedy]
+        return []
 
     def _try_padding(self, at: Planned, scene: Scene, eager: Result, bad: Gap, found: Diagnosis) -> None:
         """Whose padding rows address the state that was hit? The one whose values take the damage elsewhere."""

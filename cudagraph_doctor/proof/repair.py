@@ -62,6 +62,8 @@ class Remedy:
     """Or: parameters to set in instantiated graphs."""
     mend: Callable[[LiveGraph], Callable[[], object]] | None = None
     """Or: done right before a replay; what it returns puts all back once the run is measured."""
+    capture: Callable[[bool], None] | None = None
+    """Or: captures a graph now, which is run instead; mended, or else as it is, for a control."""
     was: object = None
     expected: object = None
     """Both values, for by-value parameters; tensors speak for themselves."""
@@ -113,7 +115,11 @@ def applied(arms: Arms, remedies: Sequence[Remedy]) -> Iterator[None]:
 
 
 def try_out(arms: Arms, at: Planned, remedies: Sequence[Remedy], arm: Arm = Arm.REPLAYED) -> Result:
-    """The step through the graph captured earlier, with the remedies applied."""
+    """The step through the graph captured earlier, with the remedies applied; or through one that they capture."""
+    for remedy in remedies:
+        if remedy.capture is not None:
+            remedy.capture(True)
+            arm = Arm.FRESH
     return arms.run(arm, at, around=applied(arms, remedies))
 
 

@@ -14,14 +14,19 @@ import torch
 
 from cudagraph_doctor.errors import DoctorError, Inconclusive
 from cudagraph_doctor.graph.backend import Backend, Block, LiveGraph
+from cudagraph_doctor.graph.callsite import Line
 from cudagraph_doctor.graph.model import CapturedGraph
 from cudagraph_doctor.graph.regions import Regions
 from cudagraph_doctor.proof.arms import Arm, Arms
-from cudagraph_doctor.proof.compare import same_bits
+from cudagraph_doctor.proof.compare import Level, same_bits
 from cudagraph_doctor.proof.diagnose import Bad
 from cudagraph_doctor.proof.reading import read
 from cudagraph_doctor.proof.repair import Cause, Remedy, corner
 from cudagraph_doctor.proof.subject import Held, Planned
+from cudagraph_doctor.replays.zeroed import Zeroed
+
+_LINES = 8
+"""Lines that ask for uninitialised memory and are tried each by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,7 @@ class Suspects:
             self.overwritten,
             self.padding_values,
             self.uninitialised,
+            self.uninitialised_within,
         )
         return list(chain.from_iterable(suspicion(bad) for suspicion in suspicions))
 
@@ -180,6 +186,32 @@ class Suspects:
 
         if bad.scene.held:
             yield Remedy(Cause.UNINITIALISED, "memory of the graph's pool", "unnamed", mend=mend)
+
+    def uninitialised_within(self, bad: Bad) -> Iterator[Remedy]:
+        """The same where an earlier kernel of the replay left what is read: zeros are captured, of one line, of all."""
+        subject = self.arms.subject
+        if not subject.can_recapture or bad.gap.level is not Level.LARGE:
+            return
+
+        def capture(lines: Sequence[Line], mended: bool) -> None:
+            self.arms.rewind()
+            with Zeroed(frozenset(lines if mended else ())):
+                subject.recapture(bad.at)
+
+        self.arms.rewind()
+        seen = Zeroed(only=frozenset())
+        with seen:
+            subject.eager(bad.at)  # allocates where the capture does
+        lines = list(seen.lines)
+        for some in (*([line] for line in lines[:_LINES]), lines if len(lines) > 1 else ()):
+            if some:
+                yield Remedy(
+                    Cause.UNINITIALISED,
+                    "memory of the graph's pool",
+                    "unnamed",
+                    capture=partial(capture, some),
+                    notes={"line": some[0].location()} if len(some) == 1 else {},
+                )
 
     def _bytes(self, block: Block) -> torch.Tensor | None:
         try:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cudagraph_doctor.checks import replay_inputs
-from cudagraph_doctor.findings import Proof
+from cudagraph_doctor.findings import Outcome, Proof
 from cudagraph_doctor.graph.emulated import EmulatedBackend
 from cudagraph_doctor.progress import Silent
 from cudagraph_doctor.proof.arms import Arm, Arms
@@ -17,6 +17,7 @@ from cudagraph_doctor.proof.repair import Cause, Remedy, try_out
 from cudagraph_doctor.proof.scene import look
 from cudagraph_doctor.proof.start import discover, planned, subject_of
 from cudagraph_doctor.proof.verdict import Gap
+from cudagraph_doctor.replays import zeroed
 from cudagraph_doctor.replays.suspects import Suspects
 from cudagraph_doctor.settings import Settings
 
@@ -137,11 +138,13 @@ def offered(loop: type[Loop]) -> tuple[dict[Cause, list[Remedy]], set[Cause]]:
         heals = {
             remedy.cause
             for remedy in remedies
-            if all(torch.equal(value, right[path]) for path, value in try_out(arms, plan[1], [remedy]).outputs.items())
+            if remedy.capture is None
+            and all(torch.equal(value, right[path]) for path, value in try_out(arms, plan[1], [remedy]).outputs.items())
         }
     by_cause: dict[Cause, list[Remedy]] = {}
     for remedy in remedies:
-        by_cause.setdefault(remedy.cause, []).append(remedy)
+        if remedy.capture is None:
+            by_cause.setdefault(remedy.cause, []).append(remedy)
     return by_cause, heals
 
 
@@ -208,3 +211,53 @@ def test_an_output_that_a_later_graph_overwrites() -> None:
     (finding,) = outcome.findings
     assert (finding.code, finding.proof) == ("CGD314", Proof.CONFIRMED)
     assert finding.culprit is not None and finding.culprit.name == "scores"
+
+
+class Frozen(Loop):
+    """A number of the host's is in the kernel, and a workspace is written before it is read."""
+
+    def forward(self, inputs: Inputs) -> Any:
+        scratch = torch.empty(len(inputs["x"]), device=self.device)
+        scratch.copy_(inputs["x"])
+        return scratch * inputs["factor"] if inputs["factor"] < 3 else scratch - inputs["factor"]
+
+    def next_inputs(self, step: int, n: int) -> Inputs:
+        return {**super().next_inputs(step, n), "factor": step}
+
+    def static_inputs(self, bucket: int) -> Inputs:
+        return {**super().static_inputs(bucket), "factor": 0}
+
+    def update(self, static: Inputs, fresh: Inputs) -> None:
+        super().update(static, fresh)
+        static["factor"] = fresh["factor"]
+
+
+def outcome_of(loop: type[Loop], monkeypatch: pytest.MonkeyPatch) -> Outcome:
+    """With memory that cannot be mended from outside of the replay, as where an earlier kernel writes it."""
+    monkeypatch.setattr(EmulatedBackend, "scratch", lambda self, pool: [])
+    backend = EmulatedBackend()
+    with backend.installed(), torch.no_grad():
+        settings = Settings(check="inputs", batch_sizes=(4, 3), steps=4)
+        return replay_inputs.run(loop(backend.device), backend, settings, Silent())
+
+
+class LeftBehind(Uninitialised):
+    """The workspace is memory that an earlier kernel has written; `alias` stands in for being given it anew."""
+
+    def forward(self, inputs: Inputs) -> Any:
+        earlier = torch.full_like(inputs["x"], 7.0)
+        shares = torch.ops.aten.alias(earlier)
+        shares.masked_fill_(inputs["x"] > 0, 1.0)
+        return inputs["x"] * shares.sum()
+
+
+def test_memory_that_an_earlier_kernel_left_is_zeroed_in_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zeroed, "_UNINITIALISED", {"aten::alias"})
+    (finding,) = outcome_of(LeftBehind, monkeypatch).findings
+    assert (finding.code, finding.proof) == ("CGD326", Proof.CONFIRMED)
+    assert finding.location is not None and "aten.alias" in finding.location.code
+
+
+def test_what_a_capture_of_now_mends_as_it_is_accuses_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = outcome_of(Frozen, monkeypatch).findings
+    assert found and "CGD326" not in {finding.code for finding in found}
