@@ -44,7 +44,8 @@ NEEDS = frozenset({"target"})
 _RUNS = 7
 """Runs of a clean step: five that are judged, one that is watched, and one more of a graph captured now."""
 _TIMES = 3
-"""Captures of each step that are compared with nothing changed. With two, bytes that nobody set look like values."""
+"""Captures of each step, at least, that are compared with nothing changed. With two, bytes that nobody set look like
+values."""
 _KEYS = 3
 """Keys whose captures are compared."""
 
@@ -55,7 +56,7 @@ def run(target: Any, backend: Backend, settings: Settings, progress: Progress) -
     Args:
         target: a LoopTarget or an EngineTarget.
         backend: its hooks are in since before the target's module was imported.
-        settings: steps, buckets, batch sizes.
+        settings: steps, buckets, batch sizes, how often steps are captured again.
         progress: told what is done.
 
     Raises:
@@ -121,7 +122,7 @@ class _Inputs:
         keys = {at.key for at in served} - {at.key for at in steps}
         if keys:
             self.subject.not_checked.append(f"what captures bake in for {len(keys)} further keys")
-        asked = interleaved(steps, _TIMES, leading)
+        asked = interleaved(steps, max(_TIMES, -(-self.settings.recaptures // len(steps))), leading)
         self.progress.stage("captures compared", len(asked))
         try:
             return captures(self.arms, asked)
@@ -150,8 +151,15 @@ class _Inputs:
         captured = baked.judge(dumps)
         history = replace(history, flags=tuple(content.judge(history)))
         own_keys = self.subject.form == "engine"
-        accused = accuse(history, steps.cases, captured, own_keys, self.settings.values)
+        lost = frozenset(str(one.at.key) for one in watched.lost)
+        accused = accuse(history, steps.cases, captured, own_keys, self.settings.values, lost)
         told_elsewhere.add(accused, extra, history)
+        for case in accused.unexplained:
+            if str(case.at.key) in lost:
+                self.subject.not_checked.append(
+                    f"what else is wrong at step {case.at.step} ({case.at.in_rows}), as long as graph {case.at.key} "
+                    "reads memory whose owner is gone"
+                )
         told_elsewhere.add_lost(accused, watched.lost, history)
         for case in accused.unexplained:
             self.subject.not_checked.append(

@@ -57,6 +57,8 @@ class _Accuser:
     own_keys: bool
     """Whether the runner has keys of its own choice."""
     values: bool
+    lost: frozenset[str] = frozenset()
+    """Keys of graphs that were shown to read memory whose owner is gone."""
 
     def accuse(self, cases: Sequence[Case]) -> Accused:
         """Flags of all cases; what one edit of the user's code mends is one flag."""
@@ -130,7 +132,7 @@ class _Accuser:
                 **_places(case, launched=True),
             )
         there = [one for one in self.judged.candidates if one.key == str(case.at.key)]
-        if not there:
+        if not there or str(case.at.key) in self.lost:  # that is shown, and a candidate is not
             return None
         return Flag(
             self._code_of_candidate(there[0]),
@@ -174,7 +176,14 @@ class _Accuser:
         return remedy.name
 
 
-def accuse(history: History, cases: Sequence[Case], judged: Judged, own_keys: bool, values: bool) -> Accused:
+def accuse(
+    history: History,
+    cases: Sequence[Case],
+    judged: Judged,
+    own_keys: bool,
+    values: bool,
+    lost: frozenset[str] = frozenset(),
+) -> Accused:
     """Flags and trials of diagnosed steps.
 
     Args:
@@ -183,8 +192,9 @@ def accuse(history: History, cases: Sequence[Case], judged: Judged, own_keys: bo
         judged: what captures of different steps have otherwise.
         own_keys: whether the runner looks its graphs up by keys of its own choice.
         values: whether values may be shown.
+        lost: keys of graphs that were shown to read memory whose owner is gone: no candidate is accused beside that.
     """
-    return _Accuser(history, judged, own_keys, values).accuse(cases)
+    return _Accuser(history, judged, own_keys, values, lost).accuse(cases)
 
 
 def measured(replay: Replay, case: Case) -> Replay:

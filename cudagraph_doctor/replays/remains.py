@@ -15,7 +15,10 @@ Span = tuple[int, int]
 """(first address, one past the last)."""
 
 USUAL = ((0x550000000000, 0x580000000000), (0x7E0000000000, 0x800000000000))
-"""Where a Linux process has its program and heap, its libraries and stack; asked where a dump does not tell."""
+"""Where a Linux process has its program and heap, its libraries and stack; CUDA maps device memory there as well.
+
+Asked besides what a dump tells: an address of memory that was freed since lies in no mapping any more.
+"""
 _WHOLE = 8
 """A parameter of so many bytes, or fewer, is one value: all of it was written."""
 _LOWEST = 1 << 20
@@ -44,7 +47,7 @@ def memory(nodes: Iterable[GraphNode], host: tuple[Span, ...]) -> Memory:
         nodes: all of the capture.
         host: the host's memory; empty where that was not noted.
     """
-    known = Memory(host or USUAL, frozenset())
+    known = Memory((*host, *USUAL), frozenset())
     whole: set[bytes] = set()
     for node in nodes:
         for param in node.params:
@@ -68,7 +71,9 @@ def remains(data: Sequence[bytes], memories: Sequence[Memory]) -> set[int]:
     """
     found: set[int] = set()
     if len(data[0]) <= _WHOLE:
-        return found
+        # written whole: where numbers do not reach, all captures have an address, of memory that nobody names
+        usual = Memory(USUAL, frozenset())
+        return set(range(_WHOLE)) if len(data[0]) == _WHOLE and all(map(usual.has, data)) else found
     both = list(zip(data, memories, strict=True))
     for start in range(0, len(data[0]) - 7, 8):
         if any(known.has(one[start : start + 8]) for one, known in both):

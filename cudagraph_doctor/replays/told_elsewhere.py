@@ -36,7 +36,10 @@ def add(accused: Accused, findings: Sequence[Finding], history: History) -> None
 
 
 def add_lost(accused: Accused, found: Sequence[Lost], history: History) -> None:
-    """Add memory that is freed, and, of steps that are wrong and not explained, memory that has another owner."""
+    """Add memory that is freed, and, of steps that are wrong and not explained, memory that has another owner.
+
+    Steps that are wrong by a graph that reads such memory are explained by it, as long as it does.
+    """
     unexplained = {case.at.key for case in accused.unexplained}
     for one in found:
         if (one.owner and one.at.key not in unexplained) or _known(accused, one):
@@ -48,7 +51,7 @@ def add_lost(accused: Accused, found: Sequence[Lost], history: History) -> None:
         accused.flags.append(Flag(code, replay, name=name, kind=kind, where=f"read by {one.reader}", evidence=evidence))
         if replay is not None:
             accused.trials.append(Trial(replay, (len(accused.flags) - 1,), True, one.bytes))
-    explained = {one.at.key for one in found if one.owner}
+    explained = {one.at.key for one in found}
     accused.unexplained = [case for case in accused.unexplained if case.at.key not in explained]
 
 

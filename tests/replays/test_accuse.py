@@ -126,3 +126,11 @@ def test_a_sound_replay_is_not_harmed_and_a_measured_one_is() -> None:
     replay = Replay(0, 0, 4, "4", (0,))
     assert not replay.harmed and not measured(replay, case()).harmed
     assert measured(replay, replace(case(), record=StepRecord(harm_step=3))).harmed
+
+
+def test_no_candidate_is_accused_beside_memory_that_is_gone(made_up: History) -> None:
+    judged = Judged((candidate(Kind.DRAW),))
+    bad = case(kind=Verdict.FROZEN)
+    assert [flag.code for flag in accuse(made_up, [bad], judged, True, True).flags] == ["CGD324"]
+    found = accuse(made_up, [bad], judged, True, True, lost=frozenset({"4"}))
+    assert not found.flags and found.unexplained == [bad]

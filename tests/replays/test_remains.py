@@ -30,8 +30,18 @@ def test_where_a_dump_tells_no_memory_the_usual_places_are_asked() -> None:
     assert remains([data], [memory([], ())]) == set(range(8))
 
 
+def test_an_address_of_memory_that_was_freed_since_lies_in_no_mapping() -> None:
+    data = [struct_of(3, at) for at in (0x7FAD41802400, 0x7FAD51802400)]
+    assert remains(data, [memory([], HEAP)] * 2) == set(range(8, 16))
+
+
 def test_what_is_one_value_is_left_alone() -> None:
     assert remains([struct_of(0x4EDA25E0)], [NOTHING]) == set()
+    assert remains([struct_of(at) for at in (0x7FAD41802400, 3)], [NOTHING] * 2) == set()
+
+
+def test_one_value_that_can_only_be_an_address_is_nobodys_number() -> None:
+    assert remains([struct_of(at) for at in (0x7FAD41802400, 0x7FAD51802400)], [NOTHING] * 2) == set(range(8))
 
 
 def test_a_half_of_the_captures_own_address() -> None:

@@ -55,3 +55,10 @@ def test_memory_with_another_owner_is_told_of_steps_that_nothing_else_explains(m
     told_elsewhere.add_lost(accused, [reused], made_up)
     assert [(flag.code, flag.name) for flag in accused.flags] == [("CGD306", "engine.history")]
     assert not accused.unexplained
+
+
+def test_a_step_that_is_wrong_is_explained_by_freed_memory(made_up: History) -> None:
+    at, accused = Planned(0, 0, 4, 4), Accused()
+    accused.unexplained.append(Case(at, Kind.FROZEN, StepRecord(), Diagnosis(), "", Places(), (), (0,), True))
+    told_elsewhere.add_lost(accused, [Lost(at, "attend, parameter 2", 512)], made_up)
+    assert [flag.code for flag in accused.flags] == ["CGD307"] and not accused.unexplained
