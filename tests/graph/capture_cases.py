@@ -1,16 +1,21 @@
 """What may be done in a capture: small cases, each tried under `no_grad`, under `inference_mode`, and some compiled.
 
-`python tests/graph/capture_cases.py` tries all on the CUDA device and writes the answers to
-`tests/data/capture_conformance.json`: what the emulation is held to on machines without a GPU. With `--list`, anywhere,
-it writes where the emulation nevertheless answers otherwise into `cudagraph_doctor/graph/emulation/not_refused.py`.
+`python tests/graph/capture_cases.py [CASE ...]` tries all, or the named ones, on the CUDA device and writes the answers
+to `tests/data/capture_conformance.json`: what the emulation is held to on machines without a GPU. With `--list`,
+anywhere, it writes where the emulation nevertheless answers otherwise into
+`cudagraph_doctor/graph/emulation/not_refused.py`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -212,6 +217,9 @@ COMPILED = (
 )
 """Cases that are tried compiled as well: each takes seconds."""
 
+SOLVERS = {"cholesky", "cholesky_ex", "det", "eigh", "inv", "inv_ex", "lu_factor", "qr", "solve", "svd"}
+"""Cases that use a solver library, whose handle a failed capture may leave broken for the next case."""
+
 
 @contextmanager
 def compiled() -> Iterator[None]:
@@ -239,7 +247,7 @@ class Answer:
     error: str = ""
     """Type of the first exception of the chain."""
     message: str = ""
-    """Its first line."""
+    """Its first line, without "CUDA error: "."""
 
 
 def tried() -> list[tuple[str, str]]:
@@ -273,7 +281,7 @@ def answer(case: str, mode: str, device: str) -> Answer:
                 step(Tensors(device))
                 torch.cuda.synchronize()
         except Exception as error:
-            return Answer("fails eagerly", 0, type(error).__name__, "")
+            return Answer("fails eagerly", 0, type(error).__name__, _first_line(error))
         try:
             first = first_error(Tensors(device), step)
         finally:
@@ -283,18 +291,78 @@ def answer(case: str, mode: str, device: str) -> Answer:
                 forget_captured_events()
     if first is None:
         return Answer("passes")
-    message = (str(first).splitlines() or [""])[0].removeprefix("CUDA error: ")
-    return Answer("refused", int(getattr(first, "error_code", 0)), type(first).__name__, message)
+    return Answer("refused", int(getattr(first, "error_code", 0)), type(first).__name__, _first_line(first))
 
 
-def record() -> dict[str, object]:
-    """The answers of the CUDA device to everything."""
-    answers: dict[str, dict[str, object]] = {}
-    for case, mode in tried():
-        with CudaBackend().installed():  # torch survives failed captures with the hooks in
-            answers.setdefault(case, {})[mode] = asdict(answer(case, mode, "cuda"))
-            torch.cuda.synchronize()
-    return {"torch": torch.__version__, "device": torch.cuda.get_device_name(), "answers": answers}
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [""])[0].removeprefix("CUDA error: ")
+
+
+def on_cuda(case: str, mode: str) -> Answer:
+    """The CUDA device's answer, whatever was tried before.
+
+    Solvers and compiled code keep something of earlier cases, so these have a process of their own.
+
+    Raises RuntimeError if the case fails eagerly: that says nothing about captures.
+    """
+    found = _in_own_process(case, mode) if _keeps_something(case, mode) else _within(case, mode)
+    if found.outcome == "fails eagerly":
+        raise RuntimeError(f"{case} ({mode}) fails eagerly, before any capture: {found.error}: {found.message}")
+    return found
+
+
+def _keeps_something(case: str, mode: str) -> bool:
+    return mode == "compiled" or case in SOLVERS
+
+
+def _within(case: str, mode: str) -> Answer:
+    with CudaBackend().installed():  # torch survives failed captures with the hooks in
+        found = answer(case, mode, "cuda")
+        torch.cuda.synchronize()
+    return found
+
+
+def _in_own_process(case: str, mode: str) -> Answer:
+    """Nothing compiled is taken from caches: it may have been made under other circumstances."""
+    done = subprocess.run(
+        [sys.executable, __file__, "--within", mode, case],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
+            "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{case} ({mode}): exit {done.returncode}: {done.stderr[-2000:]}")
+    return Answer(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def record(names: list[str], jobs: int) -> dict[str, object]:
+    """The answers of the CUDA device to the named cases, beside what was recorded of the others.
+
+    Args:
+        names: cases; all, if none is named.
+        jobs: processes at a time, for the cases that have one of their own.
+
+    Raises ValueError if the others were recorded on another device or with another torch.
+    """
+    facts = {"torch": torch.__version__, "device": torch.cuda.get_device_name()}
+    asked = [(case, mode) for case, mode in tried() if not names or case in names]
+    alone = [pair for pair in asked if _keeps_something(*pair)]
+    with ThreadPoolExecutor(jobs) as pool:
+        running = {pair: pool.submit(on_cuda, *pair) for pair in alone}
+        found = {pair: running[pair].result() if pair in running else on_cuda(*pair) for pair in asked}
+    before = json.loads(RECORDED.read_text()) if names and RECORDED.exists() else {**facts, "answers": {}}
+    if {fact: before[fact] for fact in facts} != facts:
+        raise ValueError(f"{RECORDED.name} was not recorded with {facts}: record all cases anew")
+    answers = before["answers"]
+    for (case, mode), told in found.items():
+        answers.setdefault(case, {})[mode] = asdict(told)
+    return {**facts, "answers": {case: answers[case] for case in CASES if case in answers}}
 
 
 def recorded() -> dict[tuple[str, str], Answer]:
@@ -355,14 +423,21 @@ def listed() -> str:
 def main() -> None:
     """Record, or list."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", help="default: all")
     parser.add_argument("--list", action="store_true", help="write the list, from what was recorded")
     parser.add_argument("--output", type=Path, default=RECORDED, help="where to record")
+    parser.add_argument("--jobs", type=int, default=4, help="processes at a time")
+    parser.add_argument("--within", choices=MODES, help="one case in this mode, in this process; prints JSON")
     options = parser.parse_args()
+    if unknown := set(options.cases) - set(CASES):
+        parser.error(f"no such cases: {', '.join(sorted(unknown))}")
     if options.list:
         LISTED.write_text(listed())
-        return
-    options.output.write_text(json.dumps(record(), indent=1) + "\n")
-    print(f"{len(tried())} answers written to {options.output}")
+    elif options.within:
+        print(json.dumps(asdict(_within(options.cases[0], options.within))))
+    else:
+        options.output.write_text(json.dumps(record(options.cases, options.jobs), indent=1) + "\n")
+        print(f"{len(options.cases or CASES)} cases written to {options.output}")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ what is refused, and how their answers are recorded, are in `capture_cases.py`.
 from __future__ import annotations
 
 import importlib.util
+import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -144,10 +146,50 @@ def test_what_the_emulation_alone_refuses_is_listed(monkeypatch: pytest.MonkeyPa
 def test_cuda_answers_as_it_was_recorded(case: str, mode: str) -> None:
     if reason := CudaBackend.why_unusable():
         pytest.skip(reason)
-    with CudaBackend().installed():
-        found = cases.answer(case, mode, "cuda")
-        torch.cuda.synchronize()
+    found = cases.on_cuda(case, mode)
     assert found == RECORDED[case, mode], f"torch {torch.__version__}: if that is right, record anew"
+
+
+def test_a_case_that_fails_eagerly_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cases, "_within", lambda case, mode: cases.Answer("fails eagerly", 0, "RuntimeError", "gone"))
+    with pytest.raises(RuntimeError, match=r"item \(no_grad\) fails eagerly, before any capture: RuntimeError: gone"):
+        cases.on_cuda("item", "no_grad")
+
+
+@pytest.mark.parametrize(("case", "mode"), [("qr", "no_grad"), ("item", "compiled")])
+def test_what_keeps_something_of_earlier_cases_has_a_process_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, case: str, mode: str
+) -> None:
+    asked: list[list[str]] = []
+
+    def run(words: list[str], **_: Any) -> Any:
+        asked.append(words[2:])
+        return subprocess.CompletedProcess(words, 0, 'noise\n{"outcome": "passes"}\n', "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert cases.on_cuda(case, mode) == cases.Answer("passes")
+    assert asked == [["--within", mode, case]]
+
+
+def test_named_cases_are_recorded_beside_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(cases, "RECORDED", tmp_path / "answers.json")
+    monkeypatch.setattr(cases, "on_cuda", lambda case, mode: cases.Answer("passes"))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
+    old = {"outcome": "refused", "code": 0, "error": "RuntimeError", "message": "no"}
+    before = {
+        "torch": torch.__version__,
+        "device": "a GPU",
+        "answers": {"qr": {"no_grad": old}, "svd": {"no_grad": old}},
+    }
+    cases.RECORDED.write_text(json.dumps(before))
+    told = cases.record(["qr"], 1)["answers"]
+    assert {mode: found["outcome"] for mode, found in told["qr"].items()} == dict.fromkeys(
+        ("no_grad", "inference_mode"), "passes"
+    )
+    assert told["svd"] == {"no_grad": old}
+    cases.RECORDED.write_text(json.dumps({**before, "device": "another GPU"}))
+    with pytest.raises(ValueError, match="record all cases anew"):
+        cases.record(["qr"], 1)
 
 
 def test_a_failed_capture_is_masked_and_leaves_its_stream_current(device: str) -> None:
