@@ -60,7 +60,7 @@ def environment(folder: Path) -> dict[str, str]:
     return {
         **os.environ,
         "PATH": os.pathsep.join([str(programs), os.environ["PATH"]]),
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
         "CUDA_VISIBLE_DEVICES": "",
         "OMP_NUM_THREADS": "1",
     }
@@ -87,7 +87,7 @@ def test_the_gate_passes(repository: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert annotations_of(done.stdout) == []
     reports = {file.name for file in (repository / "serving" / "reports").iterdir()}
-    assert reports == {f"{check}.{form}" for check in ("capture", "diff") for form in ("json", "sarif", "xml")}
+    assert reports == {"checkup.json", "checkup.sarif", "checkup.xml"}
 
 
 def test_staging_that_forgets_a_buffer_fails_it_at_the_replay(repository: Path) -> None:
@@ -95,9 +95,10 @@ def test_staging_that_forgets_a_buffer_fails_it_at_the_replay(repository: Path) 
     done = gate(repository)
     assert done.returncode == 1, done.stdout + done.stderr
     line = line_of(repository, "graph.replay()")
-    assert annotations_of(done.stdout) == [f"file=serving/decoder.py,line={line},title=CGD102 graph-differs-from-eager"]
-    assert "healed by writing" in done.stdout and "`runner.lengths`" in done.stdout
-    sarif = json.loads((repository / "serving" / "reports" / "diff.sarif").read_text())
+    assert annotations_of(done.stdout) == [f"file=serving/decoder.py,line={line},title=CGD301 input-never-refreshed"]
+    assert "Found 1 root cause: `runner.lengths` is never refreshed." in done.stdout
+    assert "healed by writing" in done.stdout
+    sarif = json.loads((repository / "serving" / "reports" / "checkup.sarif").read_text())
     place = sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"]
     assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("serving/decoder.py", line)
 
@@ -105,9 +106,9 @@ def test_staging_that_forgets_a_buffer_fails_it_at_the_replay(repository: Path) 
 def test_a_host_read_in_the_step_fails_it_at_its_line(repository: Path) -> None:
     break_it(repository, READS)
     done = gate(repository)
-    assert done.returncode != 0
+    assert done.returncode == 1, done.stdout + done.stderr
     line = line_of(repository, "int(lengths.max())")
-    assert f"file=serving/decoder.py,line={line},title=CGD201 host-read-in-capture" in annotations_of(done.stdout)
+    assert annotations_of(done.stdout) == [f"file=serving/decoder.py,line={line},title=CGD201 host-read-in-capture"]
 
 
 def test_its_own_tests_fail_too(repository: Path) -> None:
@@ -198,7 +199,7 @@ def test_the_action_runs_every_check_and_traces_too(repository: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert outputs == "exit-code=0\n"
     reports = repository / "serving" / ACTION["inputs"]["reports"]["default"]
-    assert {file.stem for file in reports.iterdir()} == {"capture", "diff", "buckets"}
+    assert {file.stem for file in reports.iterdir()} == {"checkup", "buckets"}
 
 
 def test_the_action_fails_with_the_checks_code_and_goes_on(repository: Path) -> None:
@@ -234,7 +235,7 @@ def test_the_commands_of_the_ci_files_are_accepted(words: list[str], repository:
 
 def test_the_commands_of_the_ci_files_are_found() -> None:
     assert {words[0] for words in GITHUB_COMMANDS} == {"record", "buckets"}
-    assert {words[0] for words in GITLAB_COMMANDS} == {"capture", "diff", "record", "buckets"}
+    assert {words[0] for words in GITLAB_COMMANDS} == {"checkup", "record", "buckets"}
     for job in GITHUB["jobs"].values():
         for step in job["steps"]:
             if step.get("uses") == "./cudagraph-doctor":

@@ -46,9 +46,8 @@ def test_its_own_tests_pass_on_real_graphs(example: Path) -> None:
     assert "2 passed" in done.stdout
 
 
-@pytest.mark.parametrize("check", ["capture", "diff"])
-def test_the_checks_pass(example: Path, check: str) -> None:
-    done = run(example, "cudagraph_doctor", check, "--backend", "cuda")
+def test_the_checkup_passes(example: Path) -> None:
+    done = run(example, "cudagraph_doctor", "checkup", "--backend", "cuda")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -57,8 +56,10 @@ def test_what_breaks_it_is_shown_at_the_replay(example: Path) -> None:
     text = file.read_text()
     assert text.count(FORGOTTEN) == 1
     file.write_text(text.replace(FORGOTTEN, ""))
-    done = run(example, "cudagraph_doctor", "diff", "--backend", "cuda", "--format", "json")
+    done = run(example, "cudagraph_doctor", "checkup", "--backend", "cuda", "--format", "json")
     assert done.returncode == 1, done.stdout + done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)["outcomes"][0]["findings"]
-    [error] = [finding for finding in found if finding["severity"] == "error"]
-    assert (error["culprit"]["name"], error["location"]["code"]) == ("runner.lengths", "graph.replay()")
+    report: dict[str, Any] = json.loads(done.stdout)
+    [cause] = report["causes"]
+    leading = [finding for outcome in report["outcomes"] for finding in outcome["findings"]][cause["leading"]]
+    assert (leading["code"], leading["culprit"]["name"]) == ("CGD301", "runner.lengths")
+    assert leading["location"]["code"] == "graph.replay()"
