@@ -46,6 +46,8 @@ class Settings:
     """Whether findings may show values (token ids...)."""
     history: str = ""
     """File that `inputs` writes what it saw into, as JSON; "" for none."""
+    recaptures: int = 0
+    """How often `inputs` captures steps again, at least; it captures each step that it compares three times anyway."""
     memory_margin: int = 1 << 30
     """Bytes of device memory that `audit` leaves free: it captures no further key below it."""
     app_dir: str = "."

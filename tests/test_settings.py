@@ -23,6 +23,7 @@ EVERYTHING = Settings(
     tolerances={"": Tolerance(1e-2, 0.0), "logits": Tolerance(0.0, 0.5)},
     values=False,
     history="history.json",
+    recaptures=20,
     memory_margin=1 << 20,
     app_dir="/src",
     timeout_s=60.0,

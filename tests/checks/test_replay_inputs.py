@@ -142,6 +142,13 @@ def test_an_engine_without_recapture_is_looked_at_as_far_as_it_goes(emulated: Ba
     assert any("no graph could be captured anew" in sentence for sentence in outcome.not_checked)
 
 
+def test_steps_are_captured_as_often_as_asked(emulated: Backend) -> None:
+    few, more, many = (
+        looked_at(emulated, Loop, buckets=(4,), recaptures=n).checked["captures compared"] for n in (0, 1, 40)
+    )
+    assert few == more < 40 <= many
+
+
 @pytest.mark.gpu
 def test_a_sound_target_passes_on_a_gpu(cuda: Backend) -> None:
     outcome = looked_at(cuda, Loop)
