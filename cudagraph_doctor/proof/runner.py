@@ -68,6 +68,7 @@ class RunnerSubject(LoopSubject):
     def recapture(self, at: Planned) -> None:
         """See `Subject.recapture`. Raises Inconclusive if a new runner captures nothing."""
         before = len(self._backend.log.graphs)
+        self._forget_fresh()
         self._fresh_runner = runner = self._make()
         with self._backend.log.listening(captured=self._note):
             runner(self._fresh_inputs(at.step, at.rows))
@@ -83,6 +84,10 @@ class RunnerSubject(LoopSubject):
         """See `Subject.drop_fresh`."""
         self._fresh_runner = None
         self._current = self._runner
+        self._forget_fresh()
+
+    def _forget_fresh(self) -> None:
+        """What fresh graphs replayed: they go with their runner."""
         self._replayed = {key: seen for key, seen in self._replayed.items() if not key[1]}
 
     def replayed(self, at: Planned) -> Outputs:

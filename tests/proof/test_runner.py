@@ -48,6 +48,19 @@ def test_all_arms_agree_on_a_sound_target(subject_of: Make, lazy: bool) -> None:
         assert subject.has_replayed(at)
 
 
+@pytest.mark.parametrize("lazy", [False, True])
+def test_each_recapture_has_graphs_of_its_own(subject_of: Make, lazy: bool) -> None:
+    subject = subject_of(lazy=lazy)
+    (at,) = ready(subject, 2)
+    seen = []
+    for _ in range(3):
+        subject.recapture(at)
+        assert subject.held(at, fresh=True) == []  # those of the runner before are gone
+        subject.fresh(at)
+        seen.append([held.live.ordinal for held in subject.held(at, fresh=True)])
+    assert len({ordinal for ordinals in seen for ordinal in ordinals}) == len(seen) == 3
+
+
 def test_graphs_are_known_by_the_steps_that_replay_them(subject_of: Make) -> None:
     subject = subject_of()
     first, second = ready(subject, 2, 4)
