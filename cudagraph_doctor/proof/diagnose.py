@@ -13,6 +13,7 @@ from cudagraph_doctor.errors import DoctorError
 from cudagraph_doctor.graph.backend import LiveGraph
 from cudagraph_doctor.graph.model import CapturedGraph, Origin
 from cudagraph_doctor.proof import places, repaired
+from cudagraph_doctor.proof.abandoned import abandoned_remedies
 from cudagraph_doctor.proof.arms import Arm, Arms, Result
 from cudagraph_doctor.proof.compare import Level
 from cudagraph_doctor.proof.nodes import Unlike, address_suspects, baked_remedies, first_unlike
@@ -104,6 +105,10 @@ class Doctor:
             # rounding: only what its own namesake contradicts is worth a try
             remedies = [r for r in remedies if r.namesake]
         found = self._try(at, remedies, self._near(eager, bad))
+        if not found.culprits and bad.level is Level.LARGE:
+            abandoned, tried = abandoned_remedies(self._arms, scene, self.read(scene.held)), found.tried
+            found = self._try(at, abandoned, self._near(eager, bad))
+            found.tried += tried
         if not found.culprits:
             self._try_padding(at, scene, eager, bad, found)
         if not found.culprits:

@@ -88,6 +88,8 @@ def _pointing(
     if tensor is None:
         return
     start, size = span(tensor)
+    if remedy.buffer is not None and not start <= remedy.buffer.data_ptr() < start + size:
+        start, size = span(remedy.buffer)  # the name leads elsewhere by now
     for graph in graphs:
         for node in graph.nodes if graph else ():
             for param in node.params:

@@ -48,6 +48,8 @@ class Accused:
     trials: list[Trial] = field(default_factory=list)
     unexplained: list[Case] = field(default_factory=list)
     """Bad steps at which nothing was named."""
+    mended: set[int] = field(default_factory=set)
+    """Addresses of memory that another tensor is in the place of by now: it has a name, whoever owns it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,8 @@ class _Accuser:
             **_places(case, launched=bool(first.edits) or first.kind == "parameter", line=first.notes.get("line")),
         )
         position = _add(accused.flags, flag)
+        if first.cause is Cause.REBOUND:
+            accused.mended |= {remedy.buffer.data_ptr() for remedy in group if remedy.buffer is not None}
         if case.diagnosis.confirmed and replay is not None:
             accused.trials.append(Trial(replay, (position,), True, sum(remedy.bytes for remedy in group)))
 

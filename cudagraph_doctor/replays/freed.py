@@ -32,6 +32,8 @@ class Lost:
     bytes: int
     owner: str = ""
     """Who has it by now; "" if nobody has."""
+    address: int = 0
+    """Where it points."""
 
 
 def lost(arms: Arms, at: Planned, held: Sequence[Held], graphs: Sequence[CapturedGraph | None]) -> list[Lost]:
@@ -59,7 +61,7 @@ def lost(arms: Arms, at: Planned, held: Sequence[Held], graphs: Sequence[Capture
             with _filled(arms, block):
                 forced = arms.run(Arm.REPLAYED, at)
             if compare(forced.outputs, plain.outputs):
-                found.append(Lost(at, reader, block.bytes, owner))
+                found.append(Lost(at, reader, block.bytes, owner, address))
     return found
 
 

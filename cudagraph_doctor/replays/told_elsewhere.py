@@ -42,7 +42,7 @@ def add_lost(accused: Accused, found: Sequence[Lost], history: History) -> None:
     """
     unexplained = {case.at.key for case in accused.unexplained}
     for one in found:
-        if (one.owner and one.at.key not in unexplained) or _known(accused, one):
+        if (one.owner and one.at.key not in unexplained) or one.address in accused.mended or _known(accused, one):
             continue
         replay = next((n for n, replay in enumerate(history.replays) if replay.index == one.at.index), None)
         code = "CGD306" if one.owner else "CGD307"

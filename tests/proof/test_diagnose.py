@@ -318,6 +318,19 @@ def test_a_weight_replaced_before_the_target_was_known(engine_target: Make, beds
     target.loop.weight = replaced * 2
     beside = bedside(target, 2)
     before = beside.doctor.before_recapture(beside.at, beside.eager, beside.bad)
+    assert told(before) == [(Cause.REBOUND, "loop.weight")] and before.confirmed
+    assert before.culprits[0].notes["read_by"]
+
+
+def test_a_weight_replaced_before_the_target_was_known_whose_memory_is_gone(
+    engine_target: Make, bedside: Callable[..., Bedside], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnose, "abandoned_remedies", lambda *_: [])
+    target = engine_target()
+    replaced = target.loop.weight  # kept here alone: its memory must not become somebody else's meanwhile
+    target.loop.weight = replaced * 2
+    beside = bedside(target, 2)
+    before = beside.doctor.before_recapture(beside.at, beside.eager, beside.bad)
     assert before.culprits == [] and before.scene is not None
     old = beside.doctor.read(beside.arms.subject.held(beside.at))
     assert not beside.gap(beside.recaptured(), beside.eager).outputs

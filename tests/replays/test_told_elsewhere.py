@@ -62,3 +62,9 @@ def test_a_step_that_is_wrong_is_explained_by_freed_memory(made_up: History) -> 
     accused.unexplained.append(Case(at, Kind.FROZEN, StepRecord(), Diagnosis(), "", Places(), (), (0,), True))
     told_elsewhere.add_lost(accused, [Lost(at, "attend, parameter 2", 512)], made_up)
     assert [flag.code for flag in accused.flags] == ["CGD307"] and not accused.unexplained
+
+
+def test_memory_that_was_mended_by_name_is_not_told_as_freed(made_up: History) -> None:
+    accused = Accused(mended={0x700})
+    told_elsewhere.add_lost(accused, [Lost(Planned(0, 0, 4, 4), "attend, parameter 2", 512, address=0x700)], made_up)
+    assert not accused.flags
