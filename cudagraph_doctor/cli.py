@@ -496,8 +496,9 @@ def baseline(reports: tuple[Path, ...], file: Path) -> None:
     written = known_findings.of_reports(map(load, reports))
     output.to_file(file, known_findings.text(written))
     listed = "".join(f"  {known.words}\n" for known in written.known)
+    findings = "finding" if len(written.known) == 1 else "findings"
     output.to_stdout(
-        f"Wrote {file}, with {len(written.known)} known findings.\n{listed}\nNext:\n\n  --baseline {file}\n"
+        f"Wrote {file}, with {len(written.known)} known {findings}.\n{listed}\nNext:\n\n  --baseline {file}\n"
     )
 
 

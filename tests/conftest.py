@@ -126,7 +126,7 @@ def fake_world(tmp_path: Path) -> FakeWorld:
     folder = tmp_path / "work"
     folder.mkdir()
     root = str(Path(__file__).resolve().parent.parent)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(fakes), root]), "COLUMNS": "80"}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(fakes), root, os.environ.get("PYTHONPATH")])), "COLUMNS": "80"}
     return FakeWorld(folder, environment)
 
 

@@ -68,7 +68,7 @@ def _report(command: str, words: Sequence[str], folder: Path) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "cudagraph_doctor", command, *words, "--format", f"json={file}"],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=environment(),
         capture_output=True,
         text=True,
         check=False,
@@ -77,6 +77,11 @@ def _report(command: str, words: Sequence[str], folder: Path) -> dict[str, Any]:
         raise SystemExit(f"{command} {run_words(words)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     report: dict[str, Any] = json.loads(file.read_text())
     return report
+
+
+def environment() -> dict[str, str]:
+    """Of a child: it finds this checkout first, then whatever this process was told to find."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
 
 
 def run_words(words: Sequence[str]) -> str:

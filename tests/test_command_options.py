@@ -72,7 +72,7 @@ def test_a_baseline_from_making_it_to_outliving_it(fake_world: FakeWorld) -> Non
     assert fake_world.diff(FOUND, "--format", "json=run.json").returncode == 1
     done = fake_world.run("baseline", "run.json", "--output", "known.json")
     assert done.returncode == 0, done.stderr
-    assert "with 1 known findings.\n  CGD101 frozen-in-graph: input slots\n" in done.stdout
+    assert "with 1 known finding.\n  CGD101 frozen-in-graph: input slots\n" in done.stdout
     known = ("--baseline", "known.json", "--format", "json=run.json")
     done = fake_world.diff(FOUND, *known)
     assert done.returncode == 0

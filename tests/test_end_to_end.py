@@ -13,10 +13,11 @@ SMALL = [*MODEL, "--steps", "2"]
 
 
 def doctor(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join(filter(None, [str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")]))
     return subprocess.run(
         [sys.executable, "-m", "cudagraph_doctor", *words],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1]), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -14,9 +14,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-
-from sqlite_utils import Database
+from typing import TYPE_CHECKING, Any
 
 import cudagraph_doctor
 from cudagraph_doctor.errors import UsageError
@@ -36,6 +34,9 @@ from cudagraph_doctor.replays.model import (
     Trial,
 )
 from cudagraph_doctor.replays.plain import from_plain, to_plain
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
 
 _FIX = "Give a file that `cudagraph-doctor inputs SPEC --db FILE` wrote."
 
@@ -72,6 +73,8 @@ def save(path: Path, history: History, findings: Iterable[Finding] = (), *, valu
     Raises:
         UsageError: the file cannot be written, or is no run store of this version.
     """
+    from sqlite_utils import Database  # only here and in `_opened`: it imports pandas, which takes as long as all else
+
     check_writable(path)
     history = history if values else without_contents(history)
     try:
@@ -213,6 +216,8 @@ def _history(database: Any, run: int) -> History:
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     """The store, to be read. Raises UsageError if it is none, also where that shows only while reading."""
+    from sqlite_utils import Database
+
     if not path.is_file():
         raise UsageError(f'There is no file "{path}".', fix=_FIX)
     try:
