@@ -11,6 +11,7 @@ import torch
 from cudagraph_doctor.findings import Culprit, Finding, Location, Proof
 from cudagraph_doctor.graph.model import Origin
 from cudagraph_doctor.graph.names import readable
+from cudagraph_doctor.graph.values import shown
 from cudagraph_doctor.proof import repaired
 from cudagraph_doctor.proof.cases import NOBODY, Case, Fault, one_fault_each
 from cudagraph_doctor.proof.compare import Level
@@ -24,8 +25,8 @@ from cudagraph_doctor.proof.verdict import Gap, Kind
 from cudagraph_doctor.rules import RULES
 
 _FIXES = {
-    Cause.NOT_REFRESHED: "Copy this step's `{last}` into the captured buffer before each replay "
-    "(`static.{last}[:n].copy_(fresh.{last})`).",
+    Cause.NOT_REFRESHED: "Copy this step's `{last}` into the captured buffer before each replay, in place "
+    "(`buffer[:n].copy_({last})`).",
     Cause.PARTLY_REFRESHED: "Copy all of `{last}` before each replay, not just the part that was refreshed.",
     Cause.STALE_TAIL: "Reset the rows of `{last}` beyond the live batch before each replay: the graph runs over the "
     "whole bucket.",
@@ -166,7 +167,9 @@ def _of_remedies(case: Case, fault: Fault, remedies: list[Remedy], draft: _Draft
         healed = f"its {size} bytes, put into a graph captured now, make that one as wrong, bit for bit"
     if first.cause is Cause.PADDING:
         healed = f"healed by giving {names}{where} a live row's value: that state is left alone then"
-    baked = f" by value ({first.was} then, {first.expected} now)" if case.values else " by value"
+    baked = (
+        f" by value ({first.was} in the graph, {first.expected} in one captured now)" if case.values else " by value"
+    )
     what = {
         Cause.NOT_REFRESHED: f"`{name}` is not refreshed before the replay",
         Cause.PARTLY_REFRESHED: f"`{name}` is refreshed only in part (not {first.where})",
@@ -297,7 +300,8 @@ def short(tensor: torch.Tensor | None, limit: int = 24) -> Any:
         return None
     if tensor.dim() == 2 and tensor.numel() <= 4 * limit:
         return [short(row, limit) for row in tensor]
-    flat = tensor.detach().flatten()[: limit + 1].cpu().tolist()
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    flat = [shown(value, dtype) for value in tensor.detach().flatten()[: limit + 1].cpu().tolist()]
     return flat if len(flat) <= limit else [*flat[:limit], "..."]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Sequence
 from enum import Enum
 
@@ -12,6 +13,8 @@ from rich.text import Text
 from cudagraph_doctor.replays.model import History, Reading, Region
 
 _NAME_WIDTH = 28
+_KEY_WIDTH = 4
+"""Characters of a key that a column has room for."""
 _NARROWEST = 24
 """Columns below which nothing can be shown."""
 
@@ -70,7 +73,8 @@ def parts(history: History, width: int) -> list[RenderableType]:
     if not moved:
         return [Text("No input with a name changed at any replay.")]
     name_width = max(min(_NAME_WIDTH, width // 2), 8)
-    titles = [(str(replay.step), str(replay.rows)) for replay in history.replays]
+    graphs = _graphs(history)
+    titles = [(str(replay.step), str(replay.rows), graphs[replay.key]) for replay in history.replays]
     cell_width = max(len(text) for title in titles for text in title) + 1
     at_once = max((max(width, _NARROWEST) - name_width - 1) // cell_width, 1)
     made: list[RenderableType] = []
@@ -79,13 +83,22 @@ def parts(history: History, width: int) -> list[RenderableType]:
         table.add_column(width=name_width, no_wrap=True)
         for _ in titles[start : start + at_once]:
             table.add_column(width=cell_width - 1, justify="right", no_wrap=True)
-        for which, word in enumerate(("step", "rows")):
+        for which, word in enumerate(("step", "rows", "graph")):
             table.add_row(Text(word, "bold"), *(title[which] for title in titles[start : start + at_once]))
         for region in moved:
             shown = cells[region.id][start : start + at_once]
             table.add_row(_shortened(region.name, name_width), *(Text(one.letter, one.style) for one in shown))
         made += [table, Text("")]
-    return [*made, *_legend({one for region in moved for one in cells[region.id]}), *_rest(history, moved)]
+    told = [Text(f"{short}  graph {key}", "dim") for key, short in graphs.items() if short != key]
+    return [*made, *told, *_legend({one for region in moved for one in cells[region.id]}), *_rest(history, moved)]
+
+
+def _graphs(history: History) -> dict[str, str]:
+    """Key -> what stands for it in a column: itself, or a letter for all if one of them is too long."""
+    keys = list(dict.fromkeys(replay.key for replay in history.replays))
+    if all(len(key) <= _KEY_WIDTH for key in keys):
+        return {key: key for key in keys}
+    return {key: string.ascii_lowercase[n % 26] + (str(n // 26) if n > 25 else "") for n, key in enumerate(keys)}
 
 
 def _row(history: History, region: Region) -> list[Cell]:

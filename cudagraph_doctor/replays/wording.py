@@ -20,8 +20,7 @@ _IN_PLACE = (
 _TOLD: dict[str, tuple[str, str]] = {
     "CGD301": (
         "`{name}` is never refreshed: the replay reads what was there before",
-        "Copy this step's `{last}` into the captured buffer before each replay "
-        "(`static.{last}[:n].copy_(fresh.{last})`).",
+        "Copy this step's `{last}` into the captured buffer before each replay, in place (`buffer[:n].copy_({last})`).",
     ),
     "CGD302": (
         "`{name}` is refreshed only in part: not {where}",
@@ -152,7 +151,9 @@ def _finding(
         "key": key,
     }
     what, fix = _TOLD[flag.code]
-    both = f" ({flag.held} then, {flag.expected} now)" if flag.kind in ("parameter", "launch") and flag.expected else ""
+    both = ""
+    if flag.kind in ("parameter", "launch") and flag.expected:
+        both = f" ({flag.held} in the graph, {flag.expected} in one captured now)"
     message = f"{_capitalised(what.format(**words))}{both}."
     if severity is Severity.NOTE:
         message += " It does no harm at any step looked at."

@@ -197,8 +197,8 @@ def test_state_alone_names_the_slot() -> None:
 @pytest.mark.parametrize(
     ("cause", "kind", "code", "words", "fix"),
     [
-        (Cause.NOT_REFRESHED, Kind.FROZEN, "CGD101", "`static.slots` is not refreshed", "static.slots[:n].copy_"),
-        (Cause.NOT_REFRESHED, Kind.DIFFERS, "CGD102", "`static.slots` is not refreshed", "static.slots[:n].copy_"),
+        (Cause.NOT_REFRESHED, Kind.FROZEN, "CGD101", "`static.slots` is not refreshed", "buffer[:n].copy_(slots)"),
+        (Cause.NOT_REFRESHED, Kind.DIFFERS, "CGD102", "`static.slots` is not refreshed", "buffer[:n].copy_(slots)"),
         (Cause.PARTLY_REFRESHED, Kind.DIFFERS, "CGD102", "only in part (not rows 1)", "Copy all of `slots`"),
         (
             Cause.STALE_TAIL,
@@ -254,7 +254,7 @@ def test_an_address_alone_is_measured_not_confirmed() -> None:
 
 def test_a_baked_number_is_told_with_both_values_and_its_launch() -> None:
     finding = one(case(Kind.FROZEN, baked(), places=Places(STAGING, CAPTURED, LAUNCHED)))
-    assert "was baked into graph 4 by value (7770077 then, 8880088 now)" in finding.message
+    assert "was baked into graph 4 by value (7770077 in the graph, 8880088 in one captured now)" in finding.message
     assert finding.culprit is not None and (finding.culprit.captured, finding.culprit.expected) == (7770077, 8880088)
     assert finding.culprit.detail == "launched by aten.mul.Scalar in layers.0.attn"
     assert finding.location == LAUNCHED.location
@@ -375,3 +375,9 @@ def test_a_replay_that_fails_is_told_before_it_is_tried() -> None:
     moved = failing_replay(AT, ["runner.positions", *"abcdefgh"], Places(STAGING, CAPTURED), "cuda")
     assert moved.culprit is not None and moved.culprit.name == "runner.positions" and moved.related == (CAPTURED,)
     assert "`positions.copy_(new)`" in moved.fix and "`e`" not in moved.message and len(moved.evidence["moved"]) == 9
+
+
+def test_values_have_as_many_digits_as_their_dtype() -> None:
+    assert short(torch.tensor([3.4, 1.0])) == [3.4, 1.0]
+    assert short(torch.tensor([[0.1, 7.0]], dtype=torch.bfloat16)) == [[0.1, 7.0]]
+    assert short(torch.tensor([1 << 60])) == [1 << 60]

@@ -20,6 +20,7 @@ def test_the_picture(made_up: History) -> None:
     assert text(made_up) == (
         "step                         0 1 2\n"
         "rows                         4 3 4\n"
+        "graph                        4 4 4\n"
         "slots                        F F F\n"
         "lens                         = T +\n"
         "k_cache                      ? + +\n"
@@ -85,3 +86,13 @@ def test_nothing_that_changes(made_up: History) -> None:
     constant = tuple(reading for reading in made_up.readings if reading.region == 2)
     assert text(replace(made_up, readings=constant)) == "No input with a name changed at any replay.\n"
     assert text(replace(made_up, readings=(), replays=())) == "No input with a name changed at any replay.\n"
+
+
+def test_long_keys_are_letters_that_the_legend_explains(made_up: History) -> None:
+    keys = ("(16, 'even')", "(16, 'odd')", "(16, 'even')")
+    history = replace(
+        made_up, replays=tuple(replace(one, key=key) for one, key in zip(made_up.replays, keys, strict=True))
+    )
+    shown = text(history)
+    assert "graph                        a b a\n" in shown
+    assert "a  graph (16, 'even')\n" in shown and "b  graph (16, 'odd')\n" in shown

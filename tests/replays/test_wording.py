@@ -26,7 +26,7 @@ def test_only_what_was_healed_or_accused_is_spoken_of(made_up: History) -> None:
         [9, 9, 9, 9],
         [0, 16, 32, 48],
     )
-    assert "static.slots[:n].copy_(fresh.slots)" in found.fix and found.evidence["effect"] == "tokens: 3 of 4"
+    assert "buffer[:n].copy_(slots)" in found.fix and found.evidence["effect"] == "tokens: 3 of 4"
 
 
 @pytest.mark.parametrize("code", CODES)
