@@ -41,11 +41,13 @@ def examine_again(again: Again) -> tuple[Report, History]:
     """A stored run, judged again from its data. Raises UsageError if it cannot be read."""
     started = time.time()
     history = judged(again.history())
+    run = history.run
+    fault = {"fault": run.fault.removesuffix(" (twin)"), "twin": run.fault.endswith(" (twin)")} if run.fault else {}
     return (
         Report(
             tool=environment.tool(started),
-            environment={**environment.base(), "backend": history.run.backend},
-            target={"spec": history.run.target, "form": history.run.form},
+            environment={**environment.base(), "backend": run.backend, "backend_reason": "in the run that was stored"},
+            target={"spec": run.target, "form": run.form, "arguments": dict(run.arguments), **fault},
             outcomes=(outcome(history, findings(history)),),
             settings={"check": "inputs", "from": str(again.source)},
         ),

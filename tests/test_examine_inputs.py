@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from cudagraph_doctor import examine_inputs
 from cudagraph_doctor.cli import main
 from cudagraph_doctor.replays import store
+from cudagraph_doctor.replays.model import History, Run
+from cudagraph_doctor.replays.options import Again
+from cudagraph_doctor.report.terminal import render
+from cudagraph_doctor.report.view import View
 
 BAD = str(Path(__file__).resolve().parents[1] / "docs" / "examples" / "CGD301_bad.py")
 RUN = ["inputs", BAD, "--backend", "emulated", "--steps", "2", "--buckets", "4", "--in-process"]
@@ -43,6 +48,16 @@ def test_a_stored_run_is_judged_again(capsys: pytest.CaptureFixture[str], stored
     assert main(["inputs", "--from", str(stored / "runs.db")]) == 1
     out = capsys.readouterr().out
     assert "`slots` is never refreshed" in out and "F  frozen" in out
+
+
+def test_a_stored_run_is_told_with_what_its_target_was_given() -> None:
+    run = Run("serve.py:Loop", "loop", "emulated", arguments={"dtype": "bf16"}, fault="item (twin)")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Again, "history", lambda self: History(run))
+        report, _ = examine_inputs.examine_again(Again(Path("runs.db")))
+    shown = render(report, View(width=160))
+    assert "inputs serve.py:Loop --target-arg dtype=bf16 --fault item --twin" in shown
+    assert "Emulated on the CPU: in the run that was stored." in shown
 
 
 def test_a_tensors_history_is_shown(capsys: pytest.CaptureFixture[str], stored: Path) -> None:

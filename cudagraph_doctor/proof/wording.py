@@ -167,9 +167,7 @@ def _of_remedies(case: Case, fault: Fault, remedies: list[Remedy], draft: _Draft
         healed = f"its {size} bytes, put into a graph captured now, make that one as wrong, bit for bit"
     if first.cause is Cause.PADDING:
         healed = f"healed by giving {names}{where} a live row's value: that state is left alone then"
-    baked = (
-        f" by value ({first.was} in the graph, {first.expected} in one captured now)" if case.values else " by value"
-    )
+    both = f" ({first.was} in the graph, {first.expected} in one captured now)" if case.values else ""
     what = {
         Cause.NOT_REFRESHED: f"`{name}` is not refreshed before the replay",
         Cause.PARTLY_REFRESHED: f"`{name}` is refreshed only in part (not {first.where})",
@@ -179,7 +177,7 @@ def _of_remedies(case: Case, fault: Fault, remedies: list[Remedy], draft: _Draft
         if first.was
         else f"`{name}` is another {'object' if together else 'tensor'} by now than the one that graph {case.at.key} "
         "captured",
-        Cause.BAKED: f"{names} was baked into graph {case.at.key}{baked}",
+        Cause.BAKED: f"{names} was baked into graph {case.at.key} by value{both}",
     }[first.cause]
     captured, expected = _both(first, case.values)
     if first.cause is Cause.PADDING:
