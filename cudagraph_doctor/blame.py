@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Literal
 
@@ -15,6 +16,8 @@ from cudagraph_doctor.findings import Location
 Owner = Literal["user", "ours", "library"]
 
 _LIBRARIES = frozenset(sys.stdlib_module_names) | {"torch", "triton", "numpy", "cuda", "nvtx"}
+_DURING = "during "
+"""How a note begins that says what the target was asked for."""
 _COMPILED_CALL = "torch._dynamo.eval_frame"
 _TORCH_RAISES = (RuntimeError, IndexError, ValueError)
 _PLAYS_USER = ("cudagraph_doctor.reference_models", "cudagraph_doctor.skeletons")
@@ -103,11 +106,29 @@ def user_traceback(error: BaseException) -> str:
         error.__traceback__ = kept
 
 
+@contextmanager
+def during(what: str) -> Iterator[None]:
+    """What is raised inside is told with what was being done: `during("step 3 with 7 rows")`. The innermost counts."""
+    try:
+        yield
+    except Exception as error:
+        if not _during(error):
+            error.add_note(f"{_DURING}{what}")
+        raise
+
+
+def _during(error: BaseException) -> str:
+    """What was noted; "" if nothing was."""
+    return next((note for note in getattr(error, "__notes__", ()) if note.startswith(_DURING)), "")
+
+
 def describe(error: BaseException) -> str:
-    """`ValueError: bad shape, at serving/decode.py:12 in step: x.view(3)`, on one line."""
+    """`ValueError: bad shape, during step 3 with 7 rows, at serving/decode.py:12 in step: x.view(3)`, on one line."""
+    told = _during(error) or _during(first(error))
     error = first(error)
     message = " ".join(str(error).split())
     text = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    text += f", {told}" if told else ""
     place = user_location(error)
     if place is None:
         return text

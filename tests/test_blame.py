@@ -146,3 +146,9 @@ def test_an_error_without_a_mask_is_its_own_first() -> None:
     error = ValueError("bad shape")
     error.__context__ = KeyError("earlier")
     assert blame.first(error) is error
+
+
+def test_what_was_being_done_is_told_of_the_innermost() -> None:
+    with pytest.raises(ValueError, match="bad") as raised, blame.during("a run"), blame.during("step 3"):
+        raise ValueError("bad")
+    assert blame.describe(raised.value).startswith("ValueError: bad, during step 3")

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from cudagraph_doctor import contract, returned
+from cudagraph_doctor import blame, contract, returned
 from cudagraph_doctor.errors import Inconclusive, UsageError
 from cudagraph_doctor.graph.backend import Backend, LiveGraph
 from cudagraph_doctor.proof.schedule import choose, left_out, schedule_interludes
@@ -78,7 +78,10 @@ class EngineSubject:
         self.target.graphs(graphs)
         if at.interlude:
             self._interludes[at.interlude]()
-        with self._backend.log.listening(captured=self._note, replaying=lambda live: replayed.add(live.ordinal)):
+        with (
+            self._backend.log.listening(captured=self._note, replaying=lambda live: replayed.add(live.ordinal)),
+            blame.during(f"step({at.step}, {at.rows}), graphs {'on' if graphs else 'off'}"),
+        ):
             return self.target.step(at.step, at.rows)
 
     def capture_all(self, plan: Sequence[Planned], replaying: Replaying) -> None:

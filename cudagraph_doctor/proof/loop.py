@@ -132,7 +132,8 @@ class LoopSubject:
         return {path: leaf for path, leaf in told.items() if not isinstance(leaf, torch.Tensor)}
 
     def check_contract(self, plan: Sequence[Planned]) -> None:
-        """Raise TargetError if `next_inputs` is not pure."""
+        """Raise TargetError if `next_inputs` is not pure, or gives other rows than it is asked for."""
+        self._check_rows(plan)
         for at in (plan[0], plan[-1]):
             first = tree.copies(self._next_inputs(at.step, at.rows))
             self._next_inputs(at.step + 1, at.rows)
@@ -141,6 +142,26 @@ class LoopSubject:
                     f"next_inputs({at.step}, {at.rows}) is not pure: `{other.path}` differs between two calls",
                     fix="make next_inputs(step, n) a function of step and n alone: any order, any "
                     "number of calls, the same answer (a seeded generator made inside it)",
+                )
+
+    def _check_rows(self, plan: Sequence[Planned]) -> None:
+        """A tensor that has the rows asked for at most batch sizes, and not at all: a count is wrong.
+
+        One that never has them holds something else; one that seldom has them is padded in its own way.
+        """
+        asked = {at.rows: at.step for at in reversed(plan)}
+        sizes: dict[str, dict[int, int]] = {}
+        for rows, step in asked.items():
+            for path, tensor in tree.tensors(self._next_inputs(step, rows)).items():
+                sizes.setdefault(path, {})[rows] = len(tensor) if tensor.dim() else -1
+        for path, given in sizes.items():
+            wrong = [rows for rows, size in given.items() if size != rows]
+            if wrong and len(given) - len(wrong) >= 2 * len(wrong):
+                rows = wrong[0]
+                raise TargetError(
+                    f"next_inputs({asked[rows]}, {rows}) returned `{path}` with {given[rows]} rows instead of {rows}",
+                    seen=f"as many as asked for at n = {', '.join(str(n) for n in sorted(given) if n not in wrong)}",
+                    fix="let next_inputs(step, n) return n rows of every per-row tensor, without padding",
                 )
 
     def _static_again(self, bucket: int) -> Any:
@@ -171,7 +192,7 @@ class LoopSubject:
         """See `Subject.eager`. Raises Inconclusive if `forward` replays graphs of its own."""
         before = self._backend.log.replays
         inputs = self._fresh_inputs(at.step, at.rows)
-        with self.around_forward:
+        with self.around_forward, _during(at, "forward"):
             outputs = self.target.forward(inputs)
         if self._backend.log.replays != before:
             own = [live.captured_at for live in self._backend.log.graphs if live.replays and live.captured_at]
@@ -189,7 +210,8 @@ class LoopSubject:
         """The step eagerly on the static inputs of the graph captured last, staged as before a replay. Live rows."""
         key = self._key(at)
         static = (self._fresh.get(key) or self._old[key]).static
-        self._staging.stage(static, self._fresh_inputs(at.step, at.rows), key, capturing=False)
+        with _during(at, "update"):
+            self._staging.stage(static, self._fresh_inputs(at.step, at.rows), key, capturing=False)
         return self._live_rows(self.target.forward(static), at)
 
     def widened(self, at: Planned) -> Outputs:
@@ -239,7 +261,8 @@ class LoopSubject:
         return at.key
 
     def _capture(self, bucket: int, static: Any, values: Any, warm: bool) -> _Capture:
-        self._staging.stage(static, values, bucket, capturing=True)
+        with blame.during(f"the staging of bucket {bucket} for its capture"):
+            self._staging.stage(static, values, bucket, capturing=True)
         if warm:
             self._warm_up(static)
         graph = torch.cuda.CUDAGraph()
@@ -298,7 +321,8 @@ class LoopSubject:
 
     def _stage(self, capture: _Capture, at: Planned) -> Any:
         fresh = self._fresh_inputs(at.step, at.rows)
-        self._staging.stage(capture.static, fresh, self._key(at), capturing=False)
+        with _during(at, "update"):
+            self._staging.stage(capture.static, fresh, self._key(at), capturing=False)
         return capture.graph
 
     def _live_rows(self, outputs: Any, at: Planned) -> Any:
@@ -337,3 +361,7 @@ class LoopSubject:
     def reserved(self) -> Mapping[str, Iterable[int]]:
         """See `Subject.reserved`."""
         return returned.reserved(self.target)
+
+
+def _during(at: Planned, member: str) -> AbstractContextManager[None]:
+    return blame.during(f"{member}() of step {at.step} with {at.in_rows}")

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from cudagraph_doctor import blame
 from cudagraph_doctor.errors import Inconclusive, TargetError
 from cudagraph_doctor.graph.backend import Backend, LiveGraph
 from cudagraph_doctor.proof.loop import LoopSubject
@@ -105,7 +106,9 @@ class RunnerSubject(LoopSubject):
         replayed = self._replayed.setdefault((at.index, fresh), set())
         inputs = self._fresh_inputs(at.step, at.rows)
         with self._backend.log.listening(self._note, lambda live: replayed.add(live.ordinal)):
-            return self._live_rows(runner(inputs), at)
+            with blame.during(f"the runner's step {at.step} with {at.in_rows}"):
+                outputs = runner(inputs)
+            return self._live_rows(outputs, at)
 
     def has_replayed(self, at: Planned) -> bool:
         """See `Subject.has_replayed`."""

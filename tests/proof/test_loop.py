@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from cudagraph_doctor import tree
+from cudagraph_doctor import blame, tree
 from cudagraph_doctor.errors import Inconclusive, TargetError
 from cudagraph_doctor.graph.backend import Backend
 from cudagraph_doctor.proof.loop import LoopSubject
@@ -88,6 +88,30 @@ def test_pure_inputs_pass(subject_of: Make) -> None:
 
     subject = subject_of(next_inputs=next_inputs)
     subject.check_contract(subject.plan(0, (), (1, 2), False))
+
+
+def test_a_wrong_number_of_rows_is_named(subject_of: Make) -> None:
+    def next_inputs(self: Any, step: int, n: int) -> dict[str, Any]:
+        return {
+            "x": torch.zeros(n),
+            "lens": torch.zeros(n + (n == 3)),
+            "starts": torch.zeros(n + 1),
+            "all": torch.ones(4),
+        }
+
+    subject = subject_of(next_inputs=next_inputs)
+    with pytest.raises(TargetError, match=r"next_inputs\(1, 3\) returned `lens` with 4 rows instead of 3") as refused:
+        subject.check_contract(subject.plan(0, (), (4, 3, 1), False))
+    assert "at n = 1, 4" in refused.value.seen
+
+
+def test_a_step_that_raises_is_told(subject_of: Make) -> None:
+    def forward(self: Any, inputs: Any) -> Any:
+        raise ValueError("three rows")
+
+    with pytest.raises(ValueError, match="three rows") as raised:
+        subject_of(forward=forward).eager(Planned(0, 5, 3, 4))
+    assert "during forward() of step 5 with 3 rows" in blame.describe(raised.value)
 
 
 @pytest.mark.parametrize("what", ["x", "note"])
