@@ -29,8 +29,8 @@ NAME = "capture"
 NEEDS = frozenset({"target"})
 
 _NOT_COUNTED = (
-    "whether the graphs hold all that eager steps launch: a branch that leaves work out while a stream captures is "
-    "taken to be meant"
+    "what a step leaves out of its captures without asking torch whether its stream captures (by a flag of its own), "
+    "or launches without torch's dispatcher (Triton, CUDA C++)"
 )
 _AUTOCAST = (
     "what autocast keeps: it is entered around a capture, with its cache on, so that graphs may read weights that were "
@@ -98,6 +98,11 @@ def _outcome(seen: Observation, backend: Backend, settings: Settings) -> Outcome
     findings = judge(seen, backend.name, settings.values)
     refused = len(seen.refusals) + len(seen.first_uses)
     legal = [f"{operation.name} at line {operation.location.line}" for operation in seen.legal if operation.location]
+    harmless = [
+        f"{operation.name} at line {operation.location.line}"
+        for operation in seen.left_out.harmless
+        if operation.location
+    ]
     return Outcome(
         check=NAME,
         status=Status.FOUND if findings else Status.PASSED,
@@ -109,6 +114,7 @@ def _outcome(seen: Observation, backend: Backend, settings: Settings) -> Outcome
             "runs of the capturing code": len(seen.attempts),
             **({REFUSED: refused} if refused else {}),
             **({"host values that captures moved": list(seen.moved)} if seen.moved else {}),
+            **({"left out when captured, no harm shown": harmless} if harmless else {}),
             **({"looked illegal and are not": legal} if legal else {}),
         },
         findings=tuple(findings),
@@ -125,6 +131,8 @@ def _not_checked(seen: Observation, backend: Backend) -> list[str]:
             f"the exact CUDA call that failed: {seen.instrument}; operators and the status of the capture were asked"
         )
     said += [f"what a capture makes of this: {what}" for what in seen.out_of_reach]
+    if seen.left_out.not_compared:
+        said.append(f"what the step leaves out when it is captured: {seen.left_out.not_compared}")
     if seen.autocast_keeps:
         said.append(_AUTOCAST)
     if not seen.complete:

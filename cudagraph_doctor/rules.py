@@ -223,6 +223,13 @@ _ALL = (
         "The capture is refused, and nothing that was watched explains it.",
     ),
     _rule(
+        "CGD220",
+        "left-out-of-capture",
+        Severity.ERROR,
+        "capture",
+        "The step leaves work out because it is told that it is captured, and replays give other results without it.",
+    ),
+    _rule(
         "CGD301",
         "input-never-refreshed",
         Severity.ERROR,

@@ -238,6 +238,14 @@ _ALL = (
         silent=True,
     ),
     CaptureFault(
+        name="skipped-in-capture",
+        rule="CGD220",
+        culprit="aten.add_",
+        summary="A counter is advanced unless the stream is capturing: by eager steps, and by no replay.",
+        twin="It is always advanced; what is left out only looks at the logits.",
+        silent=True,
+    ),
+    CaptureFault(
         name="empty-graph",
         rule="CGD215",
         culprit="empty graph",

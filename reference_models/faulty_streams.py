@@ -179,6 +179,28 @@ class CountedHere(Sampler):
             self.seen.add_(1)
 
 
+# skipped-in-capture
+
+
+class CountedEagerly(Sampler):
+    """Somebody took it for something that captures forbid."""
+
+    def aside(self, logits: torch.Tensor, inputs: DecodeInputs) -> None:
+        """Count the step, unless it is captured."""
+        if not torch.cuda.is_current_stream_capturing():
+            self.seen.add_(1)  # planted: skipped-in-capture CGD220
+
+
+class CheckedEagerly(Sampler):
+    """Nothing comes of what is left out."""
+
+    def aside(self, logits: torch.Tensor, inputs: DecodeInputs) -> None:
+        """Count the step; look at the logits unless it is captured."""
+        self.seen.add_(1)
+        if not torch.cuda.is_current_stream_capturing() and not logits.isfinite().all():
+            raise FloatingPointError("the logits ran away")
+
+
 # empty-graph
 
 
@@ -225,6 +247,7 @@ PLANTED: dict[str, tuple[Callable[..., ReferenceLoop], Callable[..., ReferenceLo
     "unjoined-stream": (behind(ForkedOnly), behind(ForkedAndJoined)),
     "foreign-event": (behind(LoadedOrdered), behind(OrderedInside)),
     "default-stream-launch": (behind(CountedElsewhere), behind(CountedHere)),
+    "skipped-in-capture": (behind(CountedEagerly), behind(CheckedEagerly)),
     "empty-graph": (OnItsOwnStream, OnAJoinedStream),
 }
 """Fault and clean twin by the fault's name."""

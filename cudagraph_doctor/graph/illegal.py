@@ -26,6 +26,7 @@ class Kind(StrEnum):
     OUTSIDE_CAPTURE = "work on a stream that is not captured"
     HOST_SOURCE = "host memory that nobody keeps alive"
     LIBRARY_CALL = "library call"
+    LEFT_OUT = "work that is left out of the capture"
     UNKNOWN = "unknown"
 
 

@@ -48,6 +48,8 @@ _BY_NAME = {
 """By a call's name, or an operator's without its overload."""
 
 _BY_KIND = {
+    Kind.LEFT_OUT: "Do it in the capture too, or after each replay, outside of the graph; only what eager steps need "
+    "for themselves may depend on torch.cuda.is_current_stream_capturing().",
     Kind.HOST_READ: _KEEP,
     Kind.SHAPE_FROM_VALUES: "Give the output a size that does not depend on values: work on all elements under a mask "
     "(torch.where), or on a fixed upper bound.",

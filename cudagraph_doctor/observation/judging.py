@@ -39,6 +39,7 @@ _RULES = {
     Kind.OUTSIDE_CAPTURE: ("CGD214", "goes to a stream that is not captured, so the graph lacks it"),
     Kind.HOST_SOURCE: ("CGD216", "copies from page-locked memory that is gone after the capture"),
     Kind.LIBRARY_CALL: ("CGD218", "is a call of CUDA that a capture forbids"),
+    Kind.LEFT_OUT: ("CGD220", "is done by eager steps, and left out when the step is captured"),
     Kind.UNKNOWN: ("CGD219", "is refused, and nothing that was watched says why"),
 }
 """Rule, and what the operation does, by class."""
@@ -73,7 +74,7 @@ def judge(seen: Observation, backend: str, values: bool = True) -> list[Finding]
     return [
         *(_refused(refusal, backend) for refusal in seen.refusals),
         *(_first_use(first, backend) for first in seen.first_uses),
-        *(_silent(operation, backend) for operation in (*seen.outside, *seen.host_sources)),
+        *(_silent(operation, backend) for operation in (*seen.outside, *seen.host_sources, *seen.left_out.harmful)),
         *(_empty(graph, backend) for graph in seen.empty),
         *(_host_value(value, backend, values) for value in seen.host_values),
         *(_suspected(operation, backend) for operation in seen.suspected),

@@ -129,6 +129,18 @@ class HostValue:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What the step does eagerly, and not when it is told that it is captured; one record a line."""
+
+    harmful: tuple[Operation, ...] = ()
+    """Without it, results or memory that outlives the step are others."""
+    harmless: tuple[Operation, ...] = ()
+    """No harm was shown, or something else is done instead."""
+    not_compared: str = ""
+    """Why nothing could be compared, a clause."""
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """All that was seen."""
 
@@ -154,6 +166,7 @@ class Observation:
     host_values: tuple[HostValue, ...] = ()
     moved: tuple[str, ...] = ()
     """Paths of all host values that moved while a capture was open."""
+    left_out: LeftOut = LeftOut()
     autocast_keeps: bool = False
     """Whether a capture was opened inside of an autocast that keeps the weights that it casts."""
     instrument: str = ""

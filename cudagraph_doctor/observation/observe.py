@@ -6,6 +6,7 @@
    its values.
 4. Watched captures. Each gives what is known to be illegal its value from the dry run, and fails at the next illegal
    operation. One that goes through ends it: what it took was legal, whatever it looked like.
+5. If the body asked whether it is captured: dry runs that are told so and dry runs that are told the truth, compared.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from typing import Any
 
 import torch
 
+from cudagraph_doctor import blame
 from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.findings import Location
 from cudagraph_doctor.graph.backend import Backend
 from cudagraph_doctor.graph.illegal import Kind
 from cudagraph_doctor.observation.folding import lost_besides, once_a_line
-from cudagraph_doctor.observation.model import EmptyGraph, FirstUse, Observation, Operation, Refusal, ToldBy
+from cudagraph_doctor.observation.left_out import left_out
+from cudagraph_doctor.observation.model import EmptyGraph, FirstUse, LeftOut, Observation, Operation, Refusal, ToldBy
 from cudagraph_doctor.observation.players import Player
 from cudagraph_doctor.observation.records import Site
 from cudagraph_doctor.observation.runs import Run, Runs
@@ -65,6 +68,7 @@ class Observer:
         refusals, last = self._confirm(dry)
         self._progress.advance("host values")
         host_values, moved = self._runs.host_values()
+        left_out = self._left_out() if dry.session.asked else LeftOut()
         always = warmed[-1].attempt.refusal if warmed and not warmed[-1].out_of_reach else None
         if always and not refusals:  # watched, something else ran
             refusals = [always]
@@ -94,6 +98,7 @@ class Observer:
             legal=tuple(operation for operation in legal if operation not in taken),
             outside=outside,
             host_sources=tuple(_grouped([*dry.lost_sources, *taken])),
+            left_out=left_out,
             autocast_keeps=dry.session.autocast_keeps,
             empty=empty,
             host_values=host_values,
@@ -102,6 +107,16 @@ class Observer:
             out_of_reach=tuple(self._runs.out_of_reach),
             complete=complete,
         )
+
+    def _left_out(self) -> LeftOut:
+        """What the step does only where it is told that nothing captures."""
+        self._progress.advance("what is left out of captures")
+        try:
+            return left_out(self._runs.effects)
+        except Exception as error:  # told otherwise than it is used to, a target may do anything
+            if blame.is_ours(error):
+                raise
+            return LeftOut(not_compared=f"an eager run of it raised {blame.describe(error)}")
 
     def _warmed(self) -> list[Run]:
         """The same capture after one and two eager runs of what it captures."""

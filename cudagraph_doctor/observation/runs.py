@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import dropwhile
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from cudagraph_doctor import blame
 from cudagraph_doctor.errors import DoctorError, Inconclusive
@@ -20,6 +21,7 @@ from cudagraph_doctor.graph.origins import ModulePath
 from cudagraph_doctor.graph.recovery import free_generators
 from cudagraph_doctor.observation import cuda_errors
 from cudagraph_doctor.observation.calls import wrapped
+from cudagraph_doctor.observation.effects import Done, Effects, EffectWatch
 from cudagraph_doctor.observation.functions import IndexWatch
 from cudagraph_doctor.observation.host_values import HostValues
 from cudagraph_doctor.observation.model import Attempt, HostValue, Operation, Refusal, ToldBy
@@ -101,6 +103,25 @@ class Runs:
             raise error
         return tuple(found), tuple(host.moved)
 
+    def effects(self, pretends: bool, looked_at: Collection[Done] = ()) -> Effects:
+        """The body eagerly, with what its operators do.
+
+        Args:
+            pretends: tell it that it is captured.
+            looked_at: see `EffectWatch`.
+        """
+        watches: list[EffectWatch] = []
+
+        def watch(session: Session) -> EffectWatch:
+            watches.append(EffectWatch(session, self._backend, looked_at))
+            return watches[0]
+
+        *_, error = self._run(dry=True, watched=False, pretends=pretends, mode=watch)
+        if error is not None:
+            raise error
+        self._backend.synchronize()
+        return watches[0].effects
+
     def capture(self, *, watched: bool = True, served: tuple[Site, ...] = (), error_mode: str = "") -> Run:
         """Capture for real.
 
@@ -129,12 +150,14 @@ class Runs:
         error_mode: str = "",
         host: HostValues | None = None,
         afterwards: Callable[[], None] | None = None,
+        pretends: bool = True,
+        mode: Callable[[Session], TorchDispatchMode] | None = None,
     ) -> tuple[Session, ModulePath, Exception | None]:
         """Run the capturing code once; what it raised. Everything is taken out and set back afterwards."""
         if self._backend.name == "cuda":
             gc.collect()  # graphs of earlier runs must not end in a capture of this one
         modules = ModulePath(walk(self.player.roots()).modules)
-        session = Session(dry, watched, self._kept, modules, self._backend.capture_status, served, host)
+        session = Session(dry, watched, self._kept, modules, self._backend.capture_status, served, host, pretends)
         self._session = session
         memory = Memory(self._backend, self.player.generators)
         stream, random = torch.cuda.current_stream(), memory.random_state()
@@ -148,7 +171,7 @@ class Runs:
                 free_generators(self.player.generators)
 
         error: Exception | None = None
-        in_full = watched or not _compiles()
+        in_full = watched or mode is not None or not _compiles()
         with ExitStack() as stack:
             stack.callback(memory.set_random_state, random)
             stack.callback(torch.cuda.set_stream, stream)
@@ -166,6 +189,8 @@ class Runs:
                     self.no_cupti = str(reason)
             if watched:
                 stack.enter_context(OperatorWatch(session, self._backend, self.also))
+            if mode is not None:
+                stack.enter_context(mode(session))
             if watched and self.watches_indices:
                 stack.enter_context(IndexWatch(session, self._backend))
             try:

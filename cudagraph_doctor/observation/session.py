@@ -55,6 +55,7 @@ class Session:
         status: whether a stream captures.
         served: what is given its value instead of being done.
         host: looks at host values before and after captures.
+        pretends: in the dry run, whoever asks is told that the stream captures.
     """
 
     def __init__(
@@ -66,8 +67,12 @@ class Session:
         status: Callable[[int], CaptureStatus],
         served: Collection[Site] = (),
         host: HostValues | None = None,
+        pretends: bool = True,
     ) -> None:
         self.dry = dry
+        self.pretends = pretends
+        self.asked = False
+        """Whether the dry run asked if it is captured, while it was to think so."""
         self._watched = watched
         self.window: Window | None = None
         self.windows: list[Window] = []

@@ -99,7 +99,8 @@ class Windows:
         window = self._session.window
         if window is None or window.thread != threading.get_ident():
             return None
-        return window.ledger.captures(self._session.current_stream())
+        self._session.asked = True
+        return window.ledger.captures(self._session.current_stream()) if self._session.pretends else None
 
     def _end_what_is_open(self) -> None:
         if self._open is None:

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+from torch.utils.checkpoint import checkpoint
 
 from cudagraph_doctor.checks import capture_ops
 from cudagraph_doctor.errors import Inconclusive
@@ -336,6 +337,129 @@ def test_what_is_pinned_inside_of_the_capture(
 ) -> None:
     monkeypatch.setattr(session, "_GRAPHS_KEEP_PINNED", keeps)
     assert [finding.code for finding in outcome(PinnedInside, backend).findings] == told
+
+
+class Skips(Loop):
+    """Adds to what it gives, and counts, unless it is captured."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x * self.weight
+        if not torch.cuda.is_current_stream_capturing():
+            x = x + 1  # CGD220
+            self.seen.add_(1)  # CGD220
+        return x - 2
+
+
+class SkipsWhatDoesNothing(Loop):
+    """Clean twin: what is left out looks, adds nothing, or writes what is there."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x * self.weight
+        if not torch.cuda.is_current_stream_capturing():
+            if not x.isfinite().all():
+                raise OverflowError
+            x = x + self.seen
+            self.on_device.copy_(torch.zeros_like(self.on_device))
+        return x - 2
+
+
+class DoesItAnotherWay(Loop):
+    """Clean twin: no less is done."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if torch.cuda.is_current_stream_capturing():
+            self.on_device.add_(1)
+        else:
+            self.on_device.sub_(-1)
+        return x * self.weight
+
+
+class MakesOnce(Loop):
+    """Clean twin: a table is made by the first eager step, and kept."""
+
+    table: torch.Tensor | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.table is None and not torch.cuda.is_current_stream_capturing():
+            self.table = torch.arange(4, device=self.device).float()
+        return x * self.table if self.table is not None else x
+
+
+def test_what_is_left_out_of_the_capture_and_matters(backend: Backend) -> None:
+    found = outcome(Skips, backend)
+    assert named(found) == marked(Skips)
+    assert all(finding.fix and finding.proof is Proof.MEASURED for finding in found.findings)
+
+
+@pytest.mark.parametrize("make", [SkipsWhatDoesNothing, DoesItAnotherWay])
+def test_what_is_left_out_and_does_no_harm_is_told_aside(make: type[Loop], backend: Backend) -> None:
+    found = outcome(make, backend)
+    assert named(found) == [] and found.checked["left out when captured, no harm shown"]
+
+
+def test_what_is_made_once_is_not_left_out(backend: Backend) -> None:
+    found = outcome(MakesOnce, backend)
+    assert named(found) == [] and "left out when captured, no harm shown" not in found.checked
+
+
+class RaisesEagerly(Loop):
+    """Told that nothing captures, it fails: it never is, while a capture is open."""
+
+    opened = False
+
+    def aside(self, x: torch.Tensor) -> None:
+        if self.opened and not torch.cuda.is_current_stream_capturing():
+            raise KeyError("no graph")
+
+    def graphed(self) -> Callable[[torch.Tensor], torch.Tensor]:
+        graph, static = torch.cuda.CUDAGraph(), torch.ones(4, 4, device=self.device)
+        with torch.cuda.graph(graph):
+            self.opened = True
+            out = self.forward(static)
+            self.opened = False
+        self.opened = False
+
+        def run(x: torch.Tensor) -> torch.Tensor:
+            static[: len(x)].copy_(x)
+            graph.replay()
+            return out[: len(x)]
+
+        return run
+
+
+def test_a_step_that_cannot_be_told_the_truth_is_not_compared(backend: Backend) -> None:
+    found = outcome(RaisesEagerly, backend)
+    assert named(found) == [] and any("KeyError" in sentence for sentence in found.not_checked)
+
+
+class Checkpointed(Loop):
+    """Keeps the generator's state, to recompute with the same draws."""
+
+    keeps = True
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            keeps = self.keeps
+            y = checkpoint(self.scaled, x, use_reentrant=False, preserve_rng_state=keeps)  # CGD206
+        kept: torch.Tensor = y.detach()
+        return kept
+
+    def scaled(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.weight
+
+
+class CheckpointedWithoutDraws(Checkpointed):
+    """Clean twin: there are none."""
+
+    keeps = False
+
+
+def test_a_checkpoint_reads_the_generator(backend: Backend) -> None:
+    """Emulated it does not: it asks for the type of its tensors' device."""
+    found = outcome(Checkpointed, backend)
+    assert named(found) == (marked(Checkpointed) if backend.name == "cuda" else [])
+    assert named(outcome(CheckpointedWithoutDraws, backend)) == []
 
 
 @pytest.mark.parametrize(("around", "cached", "said"), [(True, True, True), (True, False, False), (False, True, False)])
