@@ -1,9 +1,11 @@
 """Records how `capture` does on every planted fault and twin: `python tests/record_capture_faults.py [--jobs N]`.
 
 On a GPU, in processes of their own: torch alone (`plain_capture.py`), and `capture`, with CUPTI and without; what shows
-only in a new process has one for each run of it. From the result, `tests/data/capture_faults.json`,
-`docs/regenerate.py` makes a table. Faults can be named; what was recorded of the others stays. What the emulated
-backend does is asked anew each time, by the same code (`watched`, `score`), as the tests do.
+only in a new process has one for each run of it, all at a time. Each fault is written and told as soon as it is known,
+so that a recording that was stopped goes on with the names that are left. From the result,
+`tests/data/capture_faults.json`, `docs/regenerate.py` makes a table. Faults can be named; what was recorded of the
+others stays. What the emulated backend does is asked anew each time, by the same code (`watched`, `score`), as the
+tests do.
 """
 
 from __future__ import annotations
@@ -14,10 +16,11 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,17 +165,13 @@ def _run(words: list[str], *before: str) -> subprocess.CompletedProcess[str]:
 
 
 def asked(name: str, backend: str) -> dict[str, Any]:
-    """How `capture` does on the fault and its twin, with each tool, in this process where it need not be a new one."""
+    """How `capture` does on the fault and its twin, with each tool, in this process."""
     told: dict[str, Any] = {}
     for tool in TOOLS:
         told[tool] = {}
         for key, twin in (("fault", False), ("twin", True)):
-            if CAPTURE_FAULTS[name].first_use and backend == "cuda":
-                outcome = as_a_user(name, twin, tool)
-            else:
-                with without_cupti() if tool == "without CUPTI" else nullcontext():
-                    outcome = watched(name, twin, backend)
-            told[tool][key] = _row(name, outcome)
+            with without_cupti() if tool == "without CUPTI" else nullcontext():
+                told[tool][key] = _row(name, watched(name, twin, backend))
     return told
 
 
@@ -180,17 +179,51 @@ def _row(name: str, outcome: Outcome) -> dict[str, Any]:
     return {**asdict(score(name, outcome)), "status": outcome.status.value}
 
 
-def recorded(name: str) -> dict[str, Any]:
-    """All that is to be known of one fault on the GPU."""
+def parts(name: str) -> dict[str, Callable[[], Any]]:
+    """What has to be run for one fault, by where its result belongs: each is a process, and none needs another's."""
+    runs: dict[str, Callable[[], Any]] = {"plain": partial(plain, name)}
+    if not CAPTURE_FAULTS[name].first_use:
+        return {**runs, "": partial(_asked_elsewhere, name)}
+    for tool in TOOLS:
+        for key, twin in (("fault", False), ("twin", True)):
+            runs[f"{tool}/{key}"] = partial(_asked_as_a_user, name, twin, tool)
+    return runs
+
+
+def assembled(told: dict[str, Any]) -> dict[str, Any]:
+    """All that is known of one fault, from the results of its parts."""
+    by_tool = told.get("") or {tool: {key: told[f"{tool}/{key}"] for key in ("fault", "twin")} for tool in TOOLS}
+    return {"plain": told["plain"], **by_tool}
+
+
+def _asked_as_a_user(name: str, twin: bool, tool: str) -> dict[str, Any]:
+    return _row(name, as_a_user(name, twin, tool))
+
+
+def _asked_elsewhere(name: str) -> dict[str, Any]:
     done = _run([__file__, "--within", name])
     if done.returncode == 0:
         told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    else:
-        lost = Outcome("capture", Status.ERRORED, f"exit {done.returncode}: {done.stderr[-3000:]}")
-        print(f"{name}: {lost.reason}", file=sys.stderr)
-        lost = replace(lost, reason=f"exit {done.returncode}")
-        told = {tool: {key: _row(name, lost) for key in ("fault", "twin")} for tool in TOOLS}
-    return {"plain": plain(name), **told}
+        return told
+    lost = Outcome("capture", Status.ERRORED, f"exit {done.returncode}: {done.stderr[-3000:]}")
+    print(f"{name}: {lost.reason}", file=sys.stderr, flush=True)
+    lost = replace(lost, reason=f"exit {done.returncode}")
+    return {tool: {key: _row(name, lost) for key in ("fault", "twin")} for tool in TOOLS}
+
+
+def record(names: Sequence[str], jobs: int, told: Callable[[str, dict[str, Any]], None]) -> None:
+    """Run all parts of these faults, `jobs` at a time, and tell of each fault when its last part is done."""
+    longest_first = sorted(names, key=lambda name: not CAPTURE_FAULTS[name].first_use)
+    results: dict[str, dict[str, Any]] = {name: {} for name in names}
+    with ThreadPoolExecutor(jobs) as pool:
+        wanted = {name: parts(name) for name in longest_first}
+        running = {pool.submit(part): (name, place) for name in longest_first for place, part in wanted[name].items()}
+        for future in as_completed(running):
+            name, place = running[future]
+            results[name][place] = future.result()
+            print(f"{name:24} {place or 'with and without CUPTI'}: done", flush=True)
+            if len(results[name]) == len(wanted[name]):
+                told(name, assembled(results[name]))
 
 
 def merged(told: dict[str, Any], facts: dict[str, str], before: Path) -> dict[str, Any]:
@@ -211,26 +244,34 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="default: all")
-    parser.add_argument("--jobs", type=int, default=4, help="faults at a time")
+    parser.add_argument("--jobs", type=int, default=4, help="processes at a time")
     parser.add_argument("--output", type=Path, default=RECORDED)
     parser.add_argument("--within", help="one fault, in this process; prints JSON", metavar="NAME")
     options = parser.parse_args()
     if options.within:
         print(json.dumps(asked(options.within, "cuda")))
         return
-    names = options.names or list(CAPTURE_FAULTS)
-    longest_first = sorted(names, key=lambda name: not CAPTURE_FAULTS[name].first_use)
-    with ThreadPoolExecutor(options.jobs) as pool:
-        told = dict(zip(longest_first, pool.map(recorded, longest_first), strict=True))
-    faults = {name: told[name] for name in names}
     facts = {"torch": torch.__version__, "device": torch.cuda.get_device_name()}
-    options.output.write_text(json.dumps(merged(faults, facts, RECORDED), indent=1) + "\n")
-    for name, told in faults.items():
+    names = options.names or list(CAPTURE_FAULTS)
+    faults: dict[str, Any] = {}
+
+    def told(name: str, known: dict[str, Any]) -> None:
+        faults[name] = known
+        options.output.write_text(json.dumps(merged(faults, facts, before), indent=1) + "\n")
         for word in TOOLS:
-            fault, twin = told[word]["fault"], told[word]["twin"]
+            fault, twin = known[word]["fault"], known[word]["twin"]
             wrong = [key for key in ASKED if not fault[key]]
             others = [*fault["others"], *(f"twin: {other}" for other in twin["others"])]
-            print(f"{name:24} {word:14} {twin['status']:8} missing: {wrong} others: {others} {fault['message']}")
+            line = f"{name:24} {word:14} {twin['status']:8} missing: {wrong} others: {others} {fault['message']}"
+            print(line, flush=True)
+
+    with tempfile.TemporaryDirectory() as folder:
+        before = Path(folder) / RECORDED.name  # as it was: what is told is written over it
+        old = options.output if options.output.exists() else RECORDED
+        if options.names and old.exists():
+            before.write_text(old.read_text())
+        merged({}, facts, before)  # another device's record is found out before anything runs
+        record(names, options.jobs, told)
 
 
 if __name__ == "__main__":

@@ -83,6 +83,20 @@ def test_what_is_recorded_of_a_fault() -> None:
     assert {told[tool]["twin"]["status"] for tool in told} == {"passed"}
 
 
+def test_each_fault_is_told_when_its_last_part_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "plain", lambda name: {"raised": name})
+    monkeypatch.setattr(recorder, "_asked_elsewhere", lambda name: dict.fromkeys(recorder.TOOLS, name))
+    monkeypatch.setattr(recorder, "_asked_as_a_user", lambda name, twin, tool: (name, twin, tool))
+    found: dict[str, Any] = {}
+    recorder.record(["item", "solver-not-warmed"], 2, found.__setitem__)
+    assert found["item"] == {"plain": {"raised": "item"}, **dict.fromkeys(recorder.TOOLS, "item")}
+    name = "solver-not-warmed"
+    assert found[name] == {
+        "plain": {"raised": name},
+        **{tool: {"fault": (name, False, tool), "twin": (name, True, tool)} for tool in recorder.TOOLS},
+    }
+
+
 def test_what_was_recorded_before_stays(tmp_path: Path) -> None:
     facts, before = {"torch": "2", "device": "a GPU"}, tmp_path / "recorded.json"
     names = list(CAPTURE_FAULTS)[:3]
