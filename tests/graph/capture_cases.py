@@ -19,8 +19,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from cudagraph_doctor.graph.cuda import CudaBackend
 from cudagraph_doctor.graph.emulated import EmulatedBackend
@@ -153,6 +155,7 @@ ASKED: dict[str, Step] = {
     "batch_norm": lambda t: torch.nn.functional.batch_norm(t.square, t.floats[:2] + 1, t.floats[:2] + 1),
     "bernoulli": lambda t: t.positive.softmax(0).bernoulli(),
     "bucketize": lambda t: torch.bucketize(t.floats, t.floats),
+    "checkpoint": lambda t: checkpoint(torch.sin, t.floats, use_reentrant=False),
     "cholesky": lambda t: torch.linalg.cholesky(t.square),
     "cholesky_ex": lambda t: torch.linalg.cholesky_ex(t.square),
     "conv1d": lambda t: torch.nn.functional.conv1d(t.floats.view(1, 1, 6), t.floats[:2].view(1, 1, 2)),
@@ -356,7 +359,9 @@ def record(names: list[str], jobs: int) -> dict[str, object]:
     with ThreadPoolExecutor(jobs) as pool:
         running = {pair: pool.submit(on_cuda, *pair) for pair in alone}
         found = {pair: running[pair].result() if pair in running else on_cuda(*pair) for pair in asked}
-    before = json.loads(RECORDED.read_text()) if names and RECORDED.exists() else {**facts, "answers": {}}
+    before: dict[str, Any] = (
+        json.loads(RECORDED.read_text()) if names and RECORDED.exists() else {**facts, "answers": {}}
+    )
     if {fact: before[fact] for fact in facts} != facts:
         raise ValueError(f"{RECORDED.name} was not recorded with {facts}: record all cases anew")
     answers = before["answers"]
