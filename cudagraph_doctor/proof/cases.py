@@ -110,7 +110,7 @@ def merge(cases: list[Case], at: Planned, kind: Kind, diagnosis: Diagnosis) -> l
             for theirs in one_fault_each(known.diagnosis.culprits)
             if _is_same(theirs, known.at, known.diagnosis, fault, at, diagnosis)
         }
-        if not named and alike:
+        if not named and alike and _names(diagnosis) <= _names(known.diagnosis):
             shared = {NOBODY: next(iter(one_fault_each(known.diagnosis.culprits)), NOBODY)}
         if shared:
             cases[number] = _seen_at(known, at, shared)
@@ -118,6 +118,11 @@ def merge(cases: list[Case], at: Planned, kind: Kind, diagnosis: Diagnosis) -> l
             if not faults:
                 return None
     return [remedy for some in faults.values() for remedy in some]
+
+
+def _names(diagnosis: Diagnosis) -> set[str]:
+    """What is known to be wrong besides, where nothing heals."""
+    return {remedy.name for remedy in diagnosis.beside}
 
 
 def _seen_at(known: Case, at: Planned, shared: Mapping[Fault, Fault]) -> Case:

@@ -35,6 +35,8 @@ from cudagraph_doctor.proof.scene import Scene, look
 from cudagraph_doctor.proof.subject import Held, Planned
 from cudagraph_doctor.proof.verdict import Gap
 
+_BESIDE = 8
+"""Names that lead elsewhere and are looked at where nothing heals."""
 MAX_TRIALS = 100
 """Remedies tried at one step; what is left over is said."""
 
@@ -49,6 +51,11 @@ class Diagnosis:
     """Healed (or, for a graph that is gone, forced on its successor)."""
     forced: bool = False
     """Confirmed the other way round: a good graph turned as bad with the culprit's content."""
+    beside: list[Remedy] = field(default_factory=list)
+    """Where nothing heals: names that lead elsewhere by now, while the graph reads what they left behind. Writing what
+    they lead to now into that memory changes the result, so something else is wrong besides."""
+    names: set[str] = field(default_factory=set)
+    """What remedies were tried on."""
     tried: int = 0
     unlike: Unlike | None = None
     """Where the nodes of the old and of the fresh graph part."""
@@ -106,12 +113,13 @@ class Doctor:
             remedies = [r for r in remedies if r.namesake]
         found = self._try(at, remedies, self._near(eager, bad))
         if not found.culprits and bad.level is Level.LARGE:
-            abandoned, tried = abandoned_remedies(self._arms, scene, self.read(scene.held)), found.tried
-            found = self._try(at, abandoned, self._near(eager, bad))
-            found.tried += tried
+            abandoned = abandoned_remedies(self._arms, scene, self.read(scene.held))
+            usual, found = found, self._try(at, abandoned, self._near(eager, bad))
+            found.tried, found.names = found.tried + usual.tried, found.names | usual.names
         if not found.culprits:
             self._try_padding(at, scene, eager, bad, found)
         if not found.culprits:
+            found.beside = self._beside(at, scene)
             self._try_more(Bad(at, scene, None, bad), self._near(eager, bad), found)
         found.scene = scene
         self._mark(at, found, scene)
@@ -148,6 +156,7 @@ class Doctor:
             self._try_baked(at, baked_remedies(pairs), heals, found, remedies)
             self._look_up_launch(at, pairs, found)
         if not found.culprits:
+            found.beside = self._beside(at, scene)
             self._try_more(Bad(at, scene, now, bad), heals, found)
         self._mark(at, found, scene)
         return found
@@ -178,8 +187,14 @@ class Doctor:
         return found
 
     def _mark(self, at: Planned, found: Diagnosis, scene: Scene) -> None:
-        if found.culprits:
-            repaired.mark(found.culprits, scene, self.read(scene.held), at, found.launched)
+        graphs = self.read(scene.held) if found.culprits or found.beside else []
+        repaired.mark([*found.culprits, *found.beside], scene, graphs, at, found.launched)
+
+    def _beside(self, at: Planned, scene: Scene) -> list[Remedy]:
+        """Of names that lead elsewhere, those whose old memory the graph reads: see `Diagnosis.beside`."""
+        moved = moved_remedies(scene)[:_BESIDE]
+        as_it_is = self._arms.run(Arm.REPLAYED, at) if moved else None
+        return [one for one in moved if as_it_is and self._compare(try_out(self._arms, at, [one]), as_it_is).outputs]
 
     def _launches_unlike(self, at: Planned, pairs: Sequence[Pair], found: Diagnosis) -> bool:
         """Whether a graph launches other work than its counterpart captured now; who launched that is looked up."""
@@ -234,6 +249,7 @@ class Doctor:
                     self._arms.subject.not_checked.append(left)
                 return False
             found.tried += 1
+            found.names |= {remedy.name for remedy in some}
             try:
                 return heals(try_out(self._arms, at, some, arm))
             except DoctorError:  # a node that cannot be patched

@@ -268,7 +268,9 @@ class Steps:
             if diagnosis.culprits and record.counted is None:
                 self._count(at, record, eager, replayed)
         elif engine and not diagnosis.culprits and frozen and diagnosis.scene is not None:
+            earlier = diagnosis
             diagnosis = self._doctor.after_recapture(at, old, diagnosis.scene, replayed)
+            diagnosis.beside, diagnosis.names = earlier.beside, diagnosis.names | earlier.names
         subject.drop_fresh()
         return diagnosis
 

@@ -70,11 +70,23 @@ class _Accuser:
             if case.diagnosis.culprits:
                 for fault, group in one_fault_each(case.diagnosis.culprits).items():
                     self._of_remedies(case, fault, group, replay, accused)
-            elif case.kind is Verdict.FROZEN and (flag := self._of_captures(case, replay)) is not None:
+                continue
+            for fault, group in one_fault_each(case.diagnosis.beside).items():
+                self._of_remedies(case, fault, group, replay, accused)
+            if case.kind is Verdict.FROZEN and (flag := self._of_captures(case, replay)) is not None:
                 _add(accused.flags, flag)
             else:
                 accused.unexplained.append(case)
+                self._in_vain(case, replay, accused)
         return accused
+
+    def _in_vain(self, case: Case, replay: int | None, accused: Accused) -> None:
+        """What readings show to be wrong, and was put right, without healing the step."""
+        known = {flag.region for flag in accused.flags}
+        for flag in self.history.flags:
+            if flag.name in case.diagnosis.names and flag.region not in known and replay is not None:
+                accused.flags.append(replace(flag, evidence={**flag.evidence, "tried": True}))
+                accused.trials.append(Trial(replay, (len(accused.flags) - 1,), False, 0))
 
     def _of_remedies(
         self, case: Case, fault: Fault, group: Sequence[Remedy], replay: int | None, accused: Accused
@@ -110,8 +122,11 @@ class _Accuser:
         position = _add(accused.flags, flag)
         if first.cause is Cause.REBOUND:
             accused.mended |= {remedy.buffer.data_ptr() for remedy in group if remedy.buffer is not None}
+        size = sum(remedy.bytes for remedy in group)
         if case.diagnosis.confirmed and replay is not None:
-            accused.trials.append(Trial(replay, (position,), True, sum(remedy.bytes for remedy in group)))
+            accused.trials.append(Trial(replay, (position,), True, size))
+        elif not case.diagnosis.culprits and replay is not None:
+            accused.trials.append(Trial(replay, (position,), False, size))
 
     def _of_captures(self, case: Case, replay: int | None) -> Flag | None:
         """Nothing could be mended, but captures of other steps launch something else."""

@@ -25,7 +25,7 @@ def judged(history: History, accused: Sequence[Flag] | None = None) -> History:
         accused: flags that diagnosed steps led to; None: those that it has.
     """
     if accused is None:
-        accused = [flag for flag in history.flags if "cause" in flag.evidence]
+        accused = [flag for flag in history.flags if not flag.evidence.keys().isdisjoint(("cause", "tried"))]
     seen = {flag.region for flag in accused}
     others = [flag for flag in content.judge(history) if flag.region not in seen]
     others += baked.flags(baked.judge(history.dumps), {flag.code for flag in accused})

@@ -161,6 +161,11 @@ def _finding(
         message += f" {_effect(replay)}."
     if trial is not None:
         message += f" {_healed(flag, trial, names)}."
+    elif (vain := _in_vain(history, flag)) is not None:
+        message += (
+            f" Writing {vain.bytes} bytes of {', '.join(names)} into the memory that the graph reads changes the "
+            "result without healing it: something else is wrong besides."
+        )
     message += graphs_too(flag.evidence.get("also_in", ()))
     return Finding(
         flag.code,
@@ -180,6 +185,12 @@ def _finding(
             **({"healed_by": _healed(flag, trial, names).removeprefix("Healed by ")} if trial else {}),
         },
     )
+
+
+def _in_vain(history: History, flag: Flag) -> Trial | None:
+    """What was tried on the flag's tensor and did not heal."""
+    position = history.flags.index(flag)
+    return next((trial for trial in history.trials if position in trial.flags and not trial.healed), None)
 
 
 def _capitalised(text: str) -> str:

@@ -108,3 +108,11 @@ def test_what_nobody_could_be_accused_of_is_told_with_its_graphs() -> None:
     cases = [case()]
     assert merge(cases, replace(AT, key=16), Kind.FROZEN, Diagnosis()) is None
     assert cases[0].also_in() == ["graph 16"]
+
+
+def test_what_is_wrong_besides_is_told_where_it_is_met_first() -> None:
+    cases, beside = [case()], Diagnosis(beside=[stale("bias", Cause.REBOUND)])
+    assert merge(cases, AT, Kind.FROZEN, beside) == []
+    cases.append(replace(case(), diagnosis=beside))
+    assert merge(cases, replace(AT, step=6), Kind.FROZEN, beside) is None
+    assert steps(cases) == [(3,), (3, 6)]

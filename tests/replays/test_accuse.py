@@ -6,10 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
-from cudagraph_doctor.findings import Location
+from cudagraph_doctor.checks import replay_inputs
+from cudagraph_doctor.findings import Location, Proof
 from cudagraph_doctor.graph.backend import Edit, LiveGraph
+from cudagraph_doctor.graph.emulated import EmulatedBackend
 from cudagraph_doctor.graph.model import GraphNode, NodeKind
+from cudagraph_doctor.progress import Silent
 from cudagraph_doctor.proof.cases import Case
 from cudagraph_doctor.proof.diagnose import Diagnosis
 from cudagraph_doctor.proof.nodes import Unlike
@@ -21,7 +25,10 @@ from cudagraph_doctor.proof.verdict import StepRecord
 from cudagraph_doctor.replays.accuse import CODES, Accused, accuse, measured
 from cudagraph_doctor.replays.baked import Judged
 from cudagraph_doctor.replays.candidates import Candidate, Kind, Part
+from cudagraph_doctor.replays.judging import judged
 from cudagraph_doctor.replays.model import Flag, History, Region, Replay
+from cudagraph_doctor.replays.wording import findings
+from cudagraph_doctor.settings import Settings
 
 STAGING = Location("serve.py", 31, role="staged")
 SCALE = "scale_rows, parameter 1 (scale)"
@@ -134,3 +141,47 @@ def test_no_candidate_is_accused_beside_memory_that_is_gone(made_up: History) ->
     assert [flag.code for flag in accuse(made_up, [bad], judged, True, True).flags] == ["CGD324"]
     found = accuse(made_up, [bad], judged, True, True, lost=frozenset({"4"}))
     assert not found.flags and found.unexplained == [bad]
+
+
+class Rebinding:
+    """Another bias than the captured one at each step, and work that only captures do: nothing mends that."""
+
+    buckets = (4,)
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.bias = torch.zeros(4, device=device)
+
+    def next_inputs(self, step: int, n: int) -> dict[str, torch.Tensor]:
+        return {"x": torch.arange(n, device=self.device).float() + step}
+
+    def prepare(self, static: Any, fresh: Any, bucket: int, capturing: bool) -> None:
+        if not capturing:
+            self.bias = torch.full((4,), 5.0, device=self.device)
+
+    def forward(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        y = inputs["x"] + self.bias[: len(inputs["x"])]
+        return y + 1 if torch.cuda.is_current_stream_capturing() else y
+
+    def reset(self) -> None:
+        pass
+
+
+def test_what_is_rebound_beside_a_fault_that_nothing_heals_is_told() -> None:
+    backend = EmulatedBackend()
+    with backend.installed(), torch.no_grad():
+        outcome = replay_inputs.run(
+            Rebinding(backend.device), backend, Settings(check="inputs", steps=2, batch_sizes=(4,)), Silent()
+        )
+    (finding,) = outcome.findings
+    assert finding.culprit is not None and finding.culprit.name == "bias" and finding.proof is Proof.MEASURED
+    assert "changes the result without healing it: something else is wrong besides" in finding.message
+    assert any(text.startswith("why step 0") for text in outcome.not_checked)
+
+
+def test_what_was_mended_in_vain_is_kept_as_such(made_up: History) -> None:
+    read = Flag("CGD301", 0, 0, name="slots", evidence={"replays": 3})
+    found = accused(replace(made_up, flags=(read,)), case(names={"slots"}))
+    assert [flag.name for flag in found.flags] == ["slots"] and [trial.healed for trial in found.trials] == [False]
+    again = replace(made_up, flags=tuple(found.flags), trials=tuple(found.trials))
+    assert findings(again) == [] and judged(again).flags[0] == found.flags[0]
