@@ -1,4 +1,4 @@
-"""A session over the emulated backend, with all hooks in, and a body to run in it."""
+"""A session over the emulated backend, with all hooks in, and players of a body."""
 
 from __future__ import annotations
 
@@ -21,6 +21,34 @@ from cudagraph_doctor.observation.windows import Windows
 _THE_DOCTORS: dict[str, Any] = {"__name__": "cudagraph_doctor.proof.rig"}
 exec(compile("def run(body):\n    return body()", "rig.py", "exec"), _THE_DOCTORS)
 """Where the user's lines end, as they do when a check runs the user's code."""
+
+
+class Player:
+    """Captures a body once: a `players.Player` without a target."""
+
+    form = "made up"
+    error_mode = ""
+    generators: tuple[torch.Generator, ...] = ()
+
+    def __init__(self, body: Callable[[], object]) -> None:
+        self.body = body
+        self.runs = 0
+
+    def capture(self) -> None:
+        """See `players.Player.capture`."""
+        self.runs += 1
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            self.body()
+
+    def roots(self) -> dict[str, object]:
+        """None."""
+        return {}
+
+    def eager_step(self, step: int) -> None:
+        """There is no step besides the body."""
+
+    def serve(self, step: int) -> None:
+        """Nothing is served."""
 
 
 class Rig:

@@ -17,6 +17,7 @@ from cudagraph_doctor.observation.functions import lists_in
 from cudagraph_doctor.observation.model import Observation, ToldBy
 from cudagraph_doctor.observation.observe import Observer
 from cudagraph_doctor.progress import Silent
+from tests.observation.conftest import Player
 
 DEVICE = "cpu:0"
 
@@ -44,28 +45,6 @@ class AsOnCuda(TorchFunctionMode):
         if self.backend._device.capture is not None:
             raise RuntimeError(PAGEABLE_COPY)
         return func(args[0], torch.tensor(args[1], device=DEVICE), *args[2:])
-
-
-class Player:
-    form = "made up"
-    error_mode = ""
-    generators: tuple[torch.Generator, ...] = ()
-
-    def __init__(self, body: Callable[[], object]) -> None:
-        self.body = body
-
-    def capture(self) -> None:
-        with torch.cuda.graph(torch.cuda.CUDAGraph()):
-            self.body()
-
-    def roots(self) -> dict[str, object]:
-        return {}
-
-    def eager_step(self, step: int) -> None:
-        pass
-
-    def serve(self, step: int) -> None:
-        pass
 
 
 def seen(make: Callable[[], Callable[[], object]]) -> Observation:

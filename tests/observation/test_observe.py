@@ -21,34 +21,9 @@ from cudagraph_doctor.observation import observe
 from cudagraph_doctor.observation.model import Observation, ToldBy
 from cudagraph_doctor.observation.observe import Observer
 from cudagraph_doctor.progress import Silent
+from tests.observation.conftest import Player
 
 DEVICE = "cpu:0"
-
-
-class Player:
-    """Captures a body once."""
-
-    form = "made up"
-    error_mode = ""
-    generators: tuple[torch.Generator, ...] = ()
-
-    def __init__(self, body: Callable[[], object]) -> None:
-        self.body = body
-        self.runs = 0
-
-    def capture(self) -> None:
-        self.runs += 1
-        with torch.cuda.graph(torch.cuda.CUDAGraph()):
-            self.body()
-
-    def roots(self) -> dict[str, object]:
-        return {}
-
-    def eager_step(self, step: int) -> None:
-        pass
-
-    def serve(self, step: int) -> None:
-        pass
 
 
 def seen(make: Callable[[EmulatedBackend], Player]) -> tuple[Observation, Player]:

@@ -19,6 +19,7 @@ from cudagraph_doctor.graph.illegal import Kind
 from cudagraph_doctor.observation.model import Observation
 from cudagraph_doctor.observation.observe import Observer
 from cudagraph_doctor.progress import Silent
+from tests.observation.conftest import Player
 
 
 def load_cases() -> ModuleType:
@@ -34,32 +35,20 @@ cases = load_cases()
 MODES = [torch.no_grad, torch.inference_mode]
 
 
-class Player:
+class OfACase(Player):
     """Captures a case, after a warm-up where that is possible."""
 
-    form = "case"
-    error_mode = ""
-    generators: tuple[torch.Generator, ...] = ()
-
     def __init__(self, step: Callable[[Any], object], warm: bool, mode: Any, device: str) -> None:
-        self.step, self.mode = step, mode
+        self.mode = mode
         with mode():
-            self.tensors = cases.Tensors(device)
+            tensors = cases.Tensors(device)
             if warm:
                 step(cases.Tensors(device))
+        super().__init__(lambda: step(tensors))
 
     def capture(self) -> None:
-        with self.mode(), torch.cuda.graph(torch.cuda.CUDAGraph()):
-            self.step(self.tensors)
-
-    def roots(self) -> dict[str, object]:
-        return {}
-
-    def eager_step(self, step: int) -> None:
-        pass
-
-    def serve(self, step: int) -> None:
-        pass
+        with self.mode():
+            super().capture()
 
 
 @pytest.fixture(params=[EmulatedBackend, pytest.param(CudaBackend, marks=pytest.mark.gpu)], ids=["emulated", "cuda"])
@@ -72,7 +61,7 @@ def backend(request: pytest.FixtureRequest) -> Backend:
 
 def observed(backend: Backend, name: str, step: Callable[[Any], object], mode: Any) -> Observation:
     with backend.installed():
-        player = Player(step, name not in cases.ALONE, mode, backend.device)
+        player = OfACase(step, name not in cases.ALONE, mode, backend.device)
         return Observer(lambda opened: player, backend, Silent()).observe()
 
 

@@ -16,35 +16,21 @@ from cudagraph_doctor.graph.recovery import free_generators
 from cudagraph_doctor.observation.model import Observation, ToldBy
 from cudagraph_doctor.observation.observe import Observer
 from cudagraph_doctor.progress import Silent
+from tests.observation.conftest import Player
 
 pytestmark = pytest.mark.gpu
 TOOLS = ["with CUPTI", "without CUPTI"]
 
 
-class Player:
-    """Captures `body` once, after a warm-up."""
+class Warmed(Player):
+    """Runs the body once before it captures it."""
 
-    form = "made up"
     error_mode = "global"
-    generators: tuple[torch.Generator, ...] = ()
-
-    def __init__(self, body: Any) -> None:
-        self.body = body
 
     def capture(self) -> None:
         self.body()
         torch.cuda.synchronize()
-        with torch.cuda.graph(torch.cuda.CUDAGraph()):
-            self.body()
-
-    def roots(self) -> dict[str, object]:
-        return {}
-
-    def eager_step(self, step: int) -> None:
-        pass
-
-    def serve(self, step: int) -> None:
-        pass
+        super().capture()
 
 
 @pytest.fixture
@@ -73,7 +59,7 @@ def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 def seen(body: Any, backend: CudaBackend) -> Observation:
-    return Observer(lambda opened: Player(body), backend, Silent()).observe()
+    return Observer(lambda opened: Warmed(body), backend, Silent()).observe()
 
 
 def test_a_host_read_and_who_told(backend: CudaBackend, tool: str) -> None:

@@ -15,6 +15,7 @@ from cudagraph_doctor.observation import runs
 from cudagraph_doctor.observation.model import Observation, Refusal, ToldBy
 from cudagraph_doctor.observation.observe import Observer
 from cudagraph_doctor.progress import Silent
+from tests.observation.conftest import Player
 
 DEVICE = "cpu:0"
 
@@ -53,26 +54,8 @@ fail: Callable[[Cuda, str, int], RuntimeError] = _BINDINGS["fail"]
 """A call of CUDA fails; what torch would raise. No line of the user's is in it."""
 
 
-class Player:
-    form = "made up"
+class InGlobalMode(Player):
     error_mode = "global"
-    generators: tuple[torch.Generator, ...] = ()
-
-    def __init__(self, body: Callable[[], object]) -> None:
-        self.body = body
-
-    def capture(self) -> None:
-        with torch.cuda.graph(torch.cuda.CUDAGraph()):
-            self.body()
-
-    def roots(self) -> dict[str, object]:
-        return {}
-
-    def eager_step(self, step: int) -> None:
-        pass
-
-    def serve(self, step: int) -> None:
-        pass
 
 
 @pytest.fixture
@@ -84,7 +67,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cuda]:
 
 
 def seen(cuda: Cuda, body: Callable[[], object]) -> Observation:
-    return Observer(lambda opened: Player(body), cuda, Silent()).observe()
+    return Observer(lambda opened: InGlobalMode(body), cuda, Silent()).observe()
 
 
 def only(found: Observation) -> Refusal:
