@@ -10,7 +10,7 @@ from typing import Any
 
 from cudagraph_doctor.graph.values import numbers, shown
 from cudagraph_doctor.proof.ranges import numbered
-from cudagraph_doctor.replays.model import Content, Flag, History, Reading, Region, Replay
+from cudagraph_doctor.replays.model import Content, Flag, History, Number, Reading, Region, Replay
 
 _SHOWN = 24
 """Numbers shown of a region."""
@@ -144,6 +144,13 @@ def short(content: Content) -> Any:
     """The first numbers, as plain JSON; of what was not kept whole, its range and hash."""
     some = _numbers(content)
     if some is None:
-        return {"shape": list(content.shape), "min": content.low, "max": content.high, "hash": content.hash}
+        low, high = bounds(content)
+        return {"shape": list(content.shape), "min": low, "max": high, "hash": content.hash}
     told = [shown(number, content.dtype) for number in some[:_SHOWN]]
     return told if len(some) <= _SHOWN else [*told, "..."]
+
+
+def bounds(content: Content) -> tuple[Number | None, Number | None]:
+    """The smallest and the largest number, with as many digits as the dtype has; None if there are none."""
+    low, high = (None if one is None else shown(one, content.dtype) for one in (content.low, content.high))
+    return low, high

@@ -12,6 +12,7 @@ from cudagraph_doctor.errors import UsageError
 from cudagraph_doctor.findings import Location
 from cudagraph_doctor.graph.names import readable
 from cudagraph_doctor.graph.values import numbers, shown
+from cudagraph_doctor.replays.content import bounds
 from cudagraph_doctor.replays.model import Content, History, Reader, Reading, Region
 from cudagraph_doctor.replays.paths import called
 from cudagraph_doctor.spec import near
@@ -110,8 +111,9 @@ def _content(content: Content, other: Content | None) -> Text:
     """Its numbers, those that differ from the other's marked; of what was not kept, range and hash."""
     found = None if content.data is None else numbers(content.data, content.dtype)
     if found is None:
-        bounds = "" if content.low is None else f"{content.low} to {content.high}, "
-        return Text(f"{bounds}hash {content.hash[:12]}")
+        low, high = bounds(content)
+        told = "" if low is None else f"{low} to {high}, "
+        return Text(f"{told}hash {content.hash[:12]}")
     beside = None if other is None or other.data is None else numbers(other.data, other.dtype)
     text = Text()
     for place, number in enumerate(found[:_ELEMENTS]):

@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cudagraph_doctor
 from cudagraph_doctor.errors import UsageError
@@ -34,9 +34,6 @@ from cudagraph_doctor.replays.model import (
     Trial,
 )
 from cudagraph_doctor.replays.plain import from_plain, to_plain
-
-if TYPE_CHECKING:
-    from sqlite_utils import Database
 
 _FIX = "Give a file that `cudagraph-doctor inputs SPEC --db FILE` wrote."
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from cudagraph_doctor.findings import Location
-from cudagraph_doctor.replays.content import judge, short
+from cudagraph_doctor.replays.content import bounds, judge, short
 from cudagraph_doctor.replays.model import (
     Content,
     Flag,
@@ -144,3 +144,10 @@ def test_what_was_not_kept_whole_is_told_by_range_and_hash() -> None:
     large = Content(1 << 20, "abc", "float32", (512, 512), -1.0, 2.0)
     assert short(large) == {"shape": [512, 512], "min": -1.0, "max": 2.0, "hash": "abc"}
     assert short(content(list(range(30)), (30,)))[-2:] == [23, "..."]
+
+
+def test_bounds_have_the_digits_of_their_dtype() -> None:
+    large = Content(8192, "ab", "float32", (2048,), 3.4000000953674316, float("inf"))
+    assert bounds(large) == (3.4, float("inf")) and bounds(Content(8192, "ab")) == (None, None)
+    told = short(large)
+    assert told["min"] == 3.4
