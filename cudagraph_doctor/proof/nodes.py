@@ -6,13 +6,13 @@ decides.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cudagraph_doctor.graph.backend import Edit, LiveGraph
 from cudagraph_doctor.graph.model import CapturedGraph, GraphNode, NodeKind, Param, Pointer, Region
 from cudagraph_doctor.graph.names import readable
+from cudagraph_doctor.graph.values import guess
 from cudagraph_doctor.proof.repair import Cause, Remedy
 
 _OWN = ("pool", "input", "freed", "unnamed")
@@ -145,17 +145,12 @@ def _values(old: Param, new: Param, edit: Edit) -> tuple[object, object]:
     if old.value is not None or new.value is not None:
         return old.value, new.value
     at = next(i for i in range(len(old.data)) if old.data[i] != edit.data[i])
-    return decode(old.data, at), decode(edit.data, at)
+    return decode(old.data, edit.data, at)
 
 
-def decode(data: bytes, at: int) -> object:
-    """The 4-byte value in which byte `at` lies: an integer or a float, whichever looks like a number a human wrote."""
+def decode(old: bytes, new: bytes, at: int) -> tuple[object, object]:
+    """The 4-byte word in which byte `at` lies, then and now: one kind of number for both, hex digits if none fits."""
     start = at // 4 * 4
-    word = data[start : start + 4]
-    if len(word) < 4:
-        return data.hex()
-    integer: int = struct.unpack("<i", word)[0]
-    real: float = struct.unpack("<f", word)[0]
-    if abs(integer) < 1 << 24:
-        return integer
-    return float(f"{real:.6g}") if 1e-6 < abs(real) < 1e9 else integer
+    words = (old[start : start + 4], new[start : start + 4])
+    read = guess(words)
+    return (read[1][0], read[1][1]) if read else (words[0].hex(), words[1].hex())

@@ -179,16 +179,17 @@ def test_no_suspects_among_numbers_and_other_kernels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "at", "value"),
+    ("old", "new", "at", "values"),
     [
-        (struct.pack("<i", 5), 0, 5),
-        (struct.pack("<i", -3), 2, -3),
-        (struct.pack("<f", 5.0), 3, 5.0),
-        (struct.pack("<f", 0.1), 0, 0.1),
-        (struct.pack("<2i", 1, 2), 4, 2),
-        (struct.pack("<i", 0x7F000000), 0, 0x7F000000),  # as a float 1.7e38: nobody writes that
-        (b"\x01\x02", 1, "0102"),
+        (struct.pack("<i", 5), struct.pack("<i", 6), 0, (5, 6)),
+        (struct.pack("<i", -3), struct.pack("<i", -2), 2, (-3, -2)),
+        (struct.pack("<f", 5.0), struct.pack("<f", 0.1), 3, (5.0, 0.1)),
+        (struct.pack("<f", 0.0), struct.pack("<f", 0.7), 0, (0.0, 0.7)),  # zero alone would be an integer
+        (struct.pack("<2i", 1, 2), struct.pack("<2i", 1, 3), 4, (2, 3)),
+        (bytes.fromhex("0000007f"), struct.pack("<i", 5), 0, ("0000007f", "05000000")),  # 1.7e38: nobody writes that
+        (bytes(5), bytes(4) + b"\x01", 4, (0, 1)),  # a flag at the end
+        (bytes(3), b"\x01\x02\x03", 1, ("000000", "010203")),
     ],
 )
-def test_a_word_is_the_number_that_somebody_would_write(data: bytes, at: int, value: object) -> None:
-    assert decode(data, at) == value
+def test_a_word_is_read_alike_then_and_now(old: bytes, new: bytes, at: int, values: tuple[object, object]) -> None:
+    assert decode(old, new, at) == values
