@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import subprocess
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -95,6 +96,14 @@ def test_each_fault_is_told_when_its_last_part_is_done(monkeypatch: pytest.Monke
         "plain": {"raised": name},
         **{tool: {"fault": (name, False, tool), "twin": (name, True, tool)} for tool in recorder.TOOLS},
     }
+
+
+def test_a_process_that_dies_is_recorded_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    died = subprocess.CompletedProcess([], -11, "", "a segmentation fault in /tmp/x")
+    monkeypatch.setattr(recorder, "_run", lambda *_: died)
+    told = recorder._asked_elsewhere("item")
+    assert [told[tool]["fault"]["status"] for tool in recorder.TOOLS] == ["errored", "errored"]
+    assert "exit -11" in str(told) and "/tmp" not in str(told)
 
 
 def test_what_was_recorded_before_stays(tmp_path: Path) -> None:

@@ -171,6 +171,13 @@ def test_what_keeps_something_of_earlier_cases_has_a_process_of_its_own(
     assert asked == [["--within", mode, case]]
 
 
+def test_a_process_that_dies_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    died = subprocess.CompletedProcess([], -11, "", "a segmentation fault")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: died)
+    with pytest.raises(RuntimeError, match=r"qr \(no_grad\): exit -11: a segmentation fault"):
+        cases.on_cuda("qr", "no_grad")
+
+
 def test_named_cases_are_recorded_beside_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cases, "RECORDED", tmp_path / "answers.json")
     monkeypatch.setattr(cases, "on_cuda", lambda case, mode: cases.Answer("passes"))
