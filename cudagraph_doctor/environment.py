@@ -20,6 +20,10 @@ from cudagraph_doctor.report.paths import working_tree
 _PACKAGES = ("torch", "triton", "cuda-bindings", "cuda-core", "cupti-python", "nvtx")
 
 
+_ON_TARGETS = "checkup, capture, diff, inputs and audit --target"
+"""Commands that run a target."""
+
+
 @dataclass(frozen=True, slots=True)
 class Survey:
     """The answer of `cudagraph-doctor env`."""
@@ -139,12 +143,14 @@ def survey() -> Survey:
     if no_torch:
         cannot.append(f"any target: {no_torch}.")
     else:
-        can.append("diff and capture, emulated: targets in plain PyTorch, and your staging code, on the CPU.")
+        can.append(f"{_ON_TARGETS}, emulated: targets in plain PyTorch, and your staging code, on the CPU.")
     if no_backend:
-        cannot.append(f"diff and capture on real graphs: {no_backend}.")
+        cannot.append(f"{_ON_TARGETS}, on real graphs: {no_backend}.")
         cannot.append("Triton and CUDA kernels, overlap of streams, real memory pools: they need the CUDA backend.")
     else:
-        can.append("diff and capture on real graphs: nodes and parameters are read and patched through cuda-bindings.")
+        can.append(f"{_ON_TARGETS}, on real graphs: nodes are read and patched through cuda-bindings.")
+        recorder = "nsys or torch.profiler" if nsys else "torch.profiler, for nsys is not found"
+        can.append(f"traces of a target being served (record): by {recorder}.")
         if no_compiler:
             cannot.append(f"the bundled model with its own CUDA kernels: {no_compiler}.")
         else:
@@ -154,6 +160,7 @@ def survey() -> Survey:
         can.append("traces (buckets): SQLite exports of nsys, from any machine.")
     else:
         can.append("traces (buckets): SQLite exports of nsys and torch.profiler traces, from any machine.")
+    can.append("lists of buckets against traffic (audit): configurations and logs, without a GPU.")
     can.append("saved reports (report), rule pages (explain).")
     if not no_backend and no_cupti:
         cannot.append(f"the line that launches a kernel without torch's dispatcher (Triton, CUDA C++): {no_cupti}.")

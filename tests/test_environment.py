@@ -61,8 +61,8 @@ def test_a_cpu_build(machine: Machine) -> None:
     machine()
     assert "a build without CUDA" in environment.cuda_obstacle()
     found = environment.survey()
-    assert any(sentence.startswith("diff and capture, emulated") for sentence in found.can)
-    assert any("diff and capture on real graphs" in sentence for sentence in found.cannot)
+    assert any(sentence.startswith("checkup, capture, diff, inputs and audit --target, emulated") for sentence in found.can)
+    assert any("audit --target, on real graphs: " in sentence for sentence in found.cannot)
     assert any(sentence.startswith("traces (buckets): SQLite exports") for sentence in found.can)
     assert any(sentence.startswith("traces of torch.profiler (buckets): ijson cannot") for sentence in found.cannot)
     assert found.parts["nsys"] == "not found on PATH"
@@ -87,7 +87,10 @@ def test_a_full_machine(machine: Machine) -> None:
     found = environment.survey()
     assert not found.cannot
     assert "traces (buckets): SQLite exports of nsys and torch.profiler traces, from any machine." in found.can
-    assert any("diff and capture on real graphs" in sentence for sentence in found.can)
+    on_targets = "checkup, capture, diff, inputs and audit --target, on real graphs"
+    assert any(sentence.startswith(on_targets) for sentence in found.can)
+    assert any("(record)" in sentence for sentence in found.can)
+    assert any("(audit)" in sentence for sentence in found.can)
     facts = environment.runtime() | environment.gpu()
     assert (facts["gpu"], facts["compute_capability"], facts["torch_cuda"]) == ("NVIDIA H200", "9.0", "13.0")
 

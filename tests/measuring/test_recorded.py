@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -18,12 +20,12 @@ from cudagraph_doctor.progress import Silent
 POINT = 0.01
 
 
-def recorder() -> ModuleType:
-    """tests/record_audit.py, which is no package's."""
-    file = Path(__file__).resolve().parents[1] / "record_audit.py"
-    spec = importlib.util.spec_from_file_location("record_audit", file)
+def recorder(name: str = "record_audit") -> ModuleType:
+    """tests/record_audit.py or another one, which is no package's."""
+    file = Path(__file__).resolve().parents[1] / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, file)
     assert spec and spec.loader
-    module = sys.modules.setdefault("record_audit", importlib.util.module_from_spec(spec))
+    module = sys.modules.setdefault(name, importlib.util.module_from_spec(spec))
     spec.loader.exec_module(module)
     return module
 
@@ -94,3 +96,22 @@ def test_tables_of_the_docs() -> None:
     assert recorder().runs_table({"a": made_up}).splitlines()[2] == (
         "| `here` | 300 | 100.00% | 100.00% | 12.50% | 12.50% |"
     )
+
+
+@pytest.mark.parametrize("script", ["record_audit", "record_checkup"])
+def test_children_of_recorders_find_what_the_caller_finds(
+    script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "only_here.py").write_text("")
+    asked = "import cudagraph_doctor, json, only_here; print(json.dumps([cudagraph_doctor.__file__, only_here.__file__]))"
+    done = subprocess.run(
+        [sys.executable, "-c", asked],
+        cwd=tmp_path,
+        env=recorder(script).environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    ours = Path(__file__).resolve().parents[2] / "cudagraph_doctor" / "__init__.py"
+    assert json.loads(done.stdout) == [str(ours), str(tmp_path / "only_here.py")]

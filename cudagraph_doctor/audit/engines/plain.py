@@ -73,7 +73,7 @@ def _set(name: str, fields: Fields, most: int | None) -> tuple[KeySet, list[str]
     if most is None:
         raise UsageError(
             f"{fields.where} does not say the largest batch.",
-            fix="Add max_batch, or give --max-batch: the most requests.",
+            fix="Give --max-batch N, the most requests that run at once (in a file: max_batch: N).",
         )
     sizes, said = tidy(given or ())
     return KeySet(
