@@ -61,7 +61,9 @@ def test_a_cpu_build(machine: Machine) -> None:
     machine()
     assert "a build without CUDA" in environment.cuda_obstacle()
     found = environment.survey()
-    assert any(sentence.startswith("checkup, capture, diff, inputs and audit --target, emulated") for sentence in found.can)
+    assert any(
+        sentence.startswith("checkup, capture, diff, inputs and audit --target, emulated") for sentence in found.can
+    )
     assert any("audit --target, on real graphs: " in sentence for sentence in found.cannot)
     assert any(sentence.startswith("traces (buckets): SQLite exports") for sentence in found.can)
     assert any(sentence.startswith("traces of torch.profiler (buckets): ijson cannot") for sentence in found.cannot)

@@ -104,7 +104,9 @@ def test_children_of_recorders_find_what_the_caller_finds(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "only_here.py").write_text("")
-    asked = "import cudagraph_doctor, json, only_here; print(json.dumps([cudagraph_doctor.__file__, only_here.__file__]))"
+    asked = (
+        "import cudagraph_doctor, json, only_here; print(json.dumps([cudagraph_doctor.__file__, only_here.__file__]))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", asked],
         cwd=tmp_path,
