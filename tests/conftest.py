@@ -126,7 +126,8 @@ def fake_world(tmp_path: Path) -> FakeWorld:
     folder = tmp_path / "work"
     folder.mkdir()
     root = str(Path(__file__).resolve().parent.parent)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(fakes), root, os.environ.get("PYTHONPATH")])), "COLUMNS": "80"}
+    path = os.pathsep.join(filter(None, [str(fakes), root, os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path, "COLUMNS": "80"}
     return FakeWorld(folder, environment)
 
 
