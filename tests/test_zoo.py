@@ -31,9 +31,6 @@ UNSTABLE = NUMERICS | {"CGD001"}
 """Allowed where eager itself does not repeat."""
 UNSIZED = "above_largest_bucket"
 """Its keys tell no size: `audit --target` says so and measures nothing."""
-LEFTOVERS = pytest.mark.xfail(
-    strict=True, reason="CGD514 takes what another key left in memory that reset() does not restore for a result"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +137,6 @@ def assert_measured_silent(entry: ZooEntry, backend: Backend) -> None:
     assert outcome.checked["batches"] > 0
 
 
-def audited(gpu: bool) -> list[Any]:
-    """The entries, those with a known false alarm marked."""
-    return [
-        pytest.param(entry, id=entry.file, marks=LEFTOVERS if entry.file == "garbage_workspace" else ())
-        for entry in ENTRIES
-        if gpu or not entry.needs_gpu
-    ]
-
-
 def assert_silent(entry: ZooEntry, outcome: Outcome) -> None:
     """Nothing above a note, only the notes allowed, and really judged."""
     loud = [f"{f.code} {f.message}" for f in outcome.findings if f.severity is not Severity.NOTE]
@@ -170,7 +158,7 @@ def test_silent_emulated(entry: ZooEntry, check: str) -> None:
     assert_silent(entry, looked_at(entry, check, EmulatedBackend(), seed=0))
 
 
-@pytest.mark.parametrize("entry", audited(gpu=False))
+@pytest.mark.parametrize("entry", [e for e in ENTRIES if not e.needs_gpu], ids=lambda e: e.file)
 def test_measured_silent_emulated(entry: ZooEntry) -> None:
     from cudagraph_doctor.graph.emulated import EmulatedBackend
 
@@ -178,7 +166,7 @@ def test_measured_silent_emulated(entry: ZooEntry) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("entry", audited(gpu=True))
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.file)
 def test_measured_silent_on_the_gpu(entry: ZooEntry) -> None:
     import torch
 
