@@ -9,7 +9,6 @@ import importlib
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 

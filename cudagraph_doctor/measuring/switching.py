@@ -77,9 +77,7 @@ def _visit(arms: Arms, at: Planned, with_state: bool, start: Snapshot | None = N
     return result
 
 
-def _each_time(
-    arms: Arms, at: Planned, last: Planned, first: Result, with_state: bool, start: Snapshot | None
-) -> bool:
+def _each_time(arms: Arms, at: Planned, last: Planned, first: Result, with_state: bool, start: Snapshot | None) -> bool:
     """Alternate: right after `last` it differs each time, and run again it is that or the first result, nothing else.
 
     The control is the two equal runs at the beginning: what was lost then need not come back by itself.

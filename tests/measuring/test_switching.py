@@ -45,7 +45,7 @@ class Rows:
 
 
 class Played:
-    """Stands for `Arms`: each visit gives what `gives(key, keys so far)` says, and `writes(key, keys so far, state)`."""
+    """Stands for `Arms`: each visit gives `gives(key, keys so far)`, and `writes(key, keys so far, state)`."""
 
     def __init__(
         self,
