@@ -14,10 +14,10 @@ import torch
 from cudagraph_doctor import loader
 from cudagraph_doctor.errors import DoctorError, Inconclusive
 from cudagraph_doctor.findings import Outcome, Status
+from cudagraph_doctor.graph import capture_errors
 from cudagraph_doctor.graph.backend import Backend
 from cudagraph_doctor.graph.recovery import free_generators
 from cudagraph_doctor.method import REFUSED
-from cudagraph_doctor.observation import cuda_errors
 from cudagraph_doctor.observation.judging import RULES, judge
 from cudagraph_doctor.observation.model import Observation
 from cudagraph_doctor.observation.observe import Observer
@@ -74,7 +74,7 @@ def run_unmade(error: DoctorError, backend: Backend, settings: Settings, progres
         progress: told what is done.
     """
     raised = error.__cause__
-    if raised is None or cuda_errors.first(raised) is None:
+    if raised is None or capture_errors.first(raised) is None:
         return None
     torch.cuda.set_stream(torch.cuda.default_stream())  # a capture that fails leaves its own stream current
     if backend.name == "cuda":

@@ -12,6 +12,7 @@ from types import FrameType, TracebackType
 from typing import Literal
 
 from cudagraph_doctor.findings import Location
+from cudagraph_doctor.graph import capture_errors
 
 Owner = Literal["user", "ours", "library"]
 
@@ -52,10 +53,8 @@ def calls_compiled(frame: FrameType, callee: str) -> bool:
 
 
 def first(error: BaseException) -> BaseException:
-    """The error that broke a capture: the end of the capture raises one of its own (901), which masks it."""
-    while "previous error during capture" in str(error) and error.__context__ is not None:
-        error = error.__context__
-    return error
+    """The error that broke a capture, if this is the one that its end raises, which masks it (901); else this one."""
+    return capture_errors.first(error) or error if capture_errors.code_of(error) == 901 else error
 
 
 def user_location(error: BaseException) -> Location | None:

@@ -23,7 +23,7 @@ from cudagraph_doctor import blame, environment, method, shadowing
 from cudagraph_doctor.checks import CHECKS, Check
 from cudagraph_doctor.errors import DoctorError, Inconclusive, TargetError, UsageError
 from cudagraph_doctor.findings import Finding, Outcome, Status, to_json
-from cudagraph_doctor.observation import cuda_errors
+from cudagraph_doctor.graph import capture_errors
 from cudagraph_doctor.settings import Settings
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _explained(error: TargetError, checks: tuple[str, ...], backend: Backend, se
 
 def _refused_capture(error: TargetError, settings: Settings) -> Inconclusive | None:
     """What to say of a target that cannot be made because it captures then and the capture fails; else None."""
-    refused = cuda_errors.first(error.__cause__) if error.__cause__ else None
+    refused = capture_errors.first(error.__cause__) if error.__cause__ else None
     if refused is None:
         return None
     return Inconclusive(

@@ -142,6 +142,16 @@ def test_the_error_that_broke_a_capture_counts_not_the_one_that_ends_it() -> Non
         assert "not permitted" in str(blame.first(error))
 
 
+def test_behind_the_mask_what_the_capture_was_refused_for_counts_not_what_was_raised_of_it() -> None:
+    wrapped = RuntimeError("the step failed")
+    wrapped.__cause__ = culprit = RuntimeError("operation not permitted when stream is capturing")
+    mask = RuntimeError("operation failed due to a previous error during capture")
+    mask.__context__ = wrapped
+    assert blame.first(mask) is culprit
+    assert blame.first(wrapped) is wrapped
+    assert blame.first(culprit) is culprit
+
+
 def test_an_error_without_a_mask_is_its_own_first() -> None:
     error = ValueError("bad shape")
     error.__context__ = KeyError("earlier")

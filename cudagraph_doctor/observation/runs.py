@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from cudagraph_doctor import blame
 from cudagraph_doctor.errors import DoctorError, Inconclusive
+from cudagraph_doctor.graph import capture_errors
 from cudagraph_doctor.graph.backend import Backend, LiveGraph
 from cudagraph_doctor.graph.cupti import Unavailable, failing_calls
 from cudagraph_doctor.graph.illegal import Kind
@@ -209,13 +210,13 @@ def _compiles() -> bool:
 
 def _from_traceback(error: BaseException, told: BaseException, modules: ModulePath) -> Operation | None:
     """The user's line that is nearest to the first error: the one that a compiler raised inside may not come so far."""
-    outwards = reversed(list(cuda_errors.chain(error)))
+    outwards = reversed(list(capture_errors.chain(error)))
     for link in dropwhile(lambda link: link is not told, outwards):
         if place := blame.user_location(link):
             running = [frame.f_locals.get("self") for _, frame, _ in blame.frames(link)]
             module = next((thing for thing in reversed(running) if isinstance(thing, torch.nn.Module)), None)
             path = modules.path_of(module) if module is not None else ""
-            return Operation("", cuda_errors.kind_of(told) or Kind.UNKNOWN, place, module=path)
+            return Operation("", capture_errors.kind_of(told) or Kind.UNKNOWN, place, module=path)
     return None
 
 
@@ -227,9 +228,9 @@ def _same_line(one: Operation, other: Operation) -> bool:
 
 def _call_behind(told: BaseException, failure: Failure | None, calls: list[FailedCall]) -> FailedCall | None:
     """The call of CUDA that the first error, `told`, comes from."""
-    if cuda_errors.is_of_torch(told):
+    if capture_errors.is_of_torch(told):
         return None
-    code = cuda_errors.code_of(told)
+    code = capture_errors.code_of(told)
     if failure is not None and failure.error is told and code not in (None, 901):
         # what failed before at another line did no harm: after it, this one would have been 901
         calls = [call for call in calls if call.code == code and call.is_within(failure)] or calls
@@ -241,7 +242,7 @@ def _explain(run: Run, error: Exception) -> None:
     if isinstance(error, DoctorError):  # a stand-in that does not go so far
         run.failure = next((failure for failure in run.session.failures if failure.error is error), None)
         run.out_of_reach = error.what if run.failure else ""
-    first = cuda_errors.first(error)
+    first = capture_errors.first(error)
     if first is None and not run.out_of_reach:
         raise error
     told = first or error
@@ -259,7 +260,7 @@ def _explain(run: Run, error: Exception) -> None:
     elif traced and not (operation.module or operation.thread) and _same_line(traced, operation):
         operation = replace(operation, module=traced.module)  # no hook followed the modules: see `_compiles`
     if operation is not None and operation.kind is Kind.UNKNOWN:
-        operation = replace(operation, kind=cuda_errors.kind_of(told) or Kind.UNKNOWN)
+        operation = replace(operation, kind=capture_errors.kind_of(told) or Kind.UNKNOWN)
     run.failure = failure and replace(failure, error=None)
     run.attempt = replace(
         run.attempt,
@@ -267,7 +268,7 @@ def _explain(run: Run, error: Exception) -> None:
             operation,
             by,
             cuda_errors.message(told),
-            code=api.code if api else cuda_errors.code_of(told),
+            code=api.code if api else capture_errors.code_of(told),
             api=api.name if api else "",
             compiler=cuda_errors.compiler(told),
             plain=cuda_errors.shown(error),

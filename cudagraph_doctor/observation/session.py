@@ -17,10 +17,11 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from cudagraph_doctor.graph.callsite import Line, callsites
+from cudagraph_doctor.graph.capture_errors import code_of
 from cudagraph_doctor.graph.illegal import CaptureStatus, Kind
 from cudagraph_doctor.graph.legality import Illegal
 from cudagraph_doctor.graph.operators import tensors_in
-from cudagraph_doctor.observation.cuda_errors import code_of, only_asks
+from cudagraph_doctor.observation.cuda_errors import only_asks
 from cudagraph_doctor.observation.host_values import HostValues
 from cudagraph_doctor.observation.ledger import Ledger
 from cudagraph_doctor.observation.model import Operation, ToldBy
