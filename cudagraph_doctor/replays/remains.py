@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from cudagraph_doctor.graph.arguments import words
 from cudagraph_doctor.graph.model import GraphNode
 
 Span = tuple[int, int]
@@ -21,6 +22,7 @@ Asked besides what a dump tells: an address of memory that was freed since lies 
 """
 _WHOLE = 8
 """A parameter of so many bytes, or fewer, is one value: all of it was written."""
+_LOWER = (1 << 32) - 1
 _LOWEST = 1 << 20
 """Lower halves below are too likely to be a number."""
 
@@ -34,9 +36,8 @@ class Memory:
     halves: frozenset[bytes]
     """Lower four bytes of the addresses that its nodes have whole."""
 
-    def has(self, word: bytes) -> bool:
-        """Whether eight bytes are an address of the host."""
-        address = int.from_bytes(word, "little")
+    def has(self, address: int) -> bool:
+        """Whether it is an address of the host."""
         return any(start <= address < stop for start, stop in self.host)
 
 
@@ -48,19 +49,20 @@ def memory(nodes: Iterable[GraphNode], host: tuple[Span, ...]) -> Memory:
         host: the host's memory; empty where that was not noted.
     """
     known = Memory((*host, *USUAL), frozenset())
-    whole: set[bytes] = set()
+    addresses: set[int] = set()
+    others: set[int] = set()
     for node in nodes:
         for param in node.params:
-            whole.update(pointer.address.to_bytes(8, "little") for pointer in param.pointers)
+            addresses.update(pointer.address for pointer in param.pointers)
             if len(param.data) > _WHOLE:
-                words = {param.data[at : at + 8] for at in range(0, len(param.data) - 7, 8)}
-                whole.update(word for word in words if known.has(word))
-    halves = frozenset(word[:4] for word in whole if int.from_bytes(word[:4], "little") >= _LOWEST)
-    return Memory(known.host, halves)
+                others.update(words(param.data))
+    addresses |= {word for word in others if known.has(word)}
+    lower = {address & _LOWER for address in addresses}
+    return Memory(known.host, frozenset(half.to_bytes(4, "little") for half in lower if half >= _LOWEST))
 
 
 def remains(data: Sequence[bytes], memories: Sequence[Memory]) -> set[int]:
-    """The bytes of a parameter that lie in such words.
+    """The bytes of a parameter that lie in such words, as far as captures have different ones.
 
     An address of the host in one of the captures is enough, as it is uninitialised then. A half has to belong to an
     address of its own capture in all of them, and these addresses have to differ: no number does that.
@@ -73,14 +75,27 @@ def remains(data: Sequence[bytes], memories: Sequence[Memory]) -> set[int]:
     if len(data[0]) <= _WHOLE:
         # written whole: where numbers do not reach, all captures have an address, of memory that nobody names
         usual = Memory(USUAL, frozenset())
-        return set(range(_WHOLE)) if len(data[0]) == _WHOLE and all(map(usual.has, data)) else found
+        whole = len(data[0]) == _WHOLE and all(usual.has(*words(one)) for one in data)
+        return set(range(_WHOLE)) if whole else found
     both = list(zip(data, memories, strict=True))
-    for start in range(0, len(data[0]) - 7, 8):
-        if any(known.has(one[start : start + 8]) for one, known in both):
+    different = varying(data)
+    for start in starts(different, 8, len(data[0])):
+        if any(known.has(int.from_bytes(one[start : start + 8], "little")) for one, known in both):
             found.update(range(start, start + 8))
-    for start in range(0, len(data[0]) - 3, 4):
-        if len({one[start : start + 4] for one in data}) > 1 and all(
-            one[start : start + 4] in known.halves for one, known in both
-        ):
+    for start in starts(different, 4, len(data[0])):
+        if all(one[start : start + 4] in known.halves for one, known in both):
             found.update(range(start, start + 4))
     return found
+
+
+def varying(data: Sequence[bytes]) -> list[int]:
+    """The places at which equally long stretches of bytes are not all the same, in order."""
+    first, different = int.from_bytes(data[0], "little"), 0
+    for one in data[1:]:
+        different |= first ^ int.from_bytes(one, "little")
+    return [place for place, bits in enumerate(different.to_bytes(len(data[0]), "little")) if bits]
+
+
+def starts(places: Iterable[int], size: int, end: int) -> list[int]:
+    """Where the aligned words of `size` bytes begin that these places lie in, those that reach beyond `end` left out."""
+    return sorted({place - place % size for place in places if place - place % size + size <= end})

@@ -13,7 +13,7 @@ from typing import Any
 from cudagraph_doctor.graph.model import Param
 from cudagraph_doctor.graph.values import Number, guess
 from cudagraph_doctor.replays.candidates import EACH_CAPTURE, Kind, Part
-from cudagraph_doctor.replays.remains import Memory, remains
+from cudagraph_doctor.replays.remains import Memory, remains, starts, varying
 from cudagraph_doctor.replays.series import Captures
 
 _NAMED = ("input", "state", "weight", "root")
@@ -51,6 +51,8 @@ def compare(captures: Captures, params: Sequence[Param], memories: Sequence[Memo
     """
     found = Differing()
     data = [param.data for param in params]
+    if all(param == params[0] for param in params):  # nearly all of them are
+        return found
     size = max(map(len, data))
     if any(param.value is not None for param in params):  # emulated: the Python value is the parameter
         kind = captures.kind([_hashable(param.value) for param in params])
@@ -89,7 +91,7 @@ def _addresses(captures: Captures, params: Sequence[Param], found: Differing) ->
 def _moving(captures: Captures, data: Sequence[bytes], taken: set[int], found: Differing) -> None:
     """Words that move by themselves: host counters and draws. What they take is added to `taken`."""
     for size in _sizes(data):
-        for start in range(0, len(data[0]) - size + 1, size):
+        for start in starts(varying(data), size, len(data[0])):
             place = set(range(start, start + size))
             read = None if place & taken else guess([one[start : start + size] for one in data])
             if read is None:
@@ -127,7 +129,7 @@ def _is_descriptor(params: Sequence[Param]) -> bool:
 def _values(captures: Captures, data: Sequence[bytes], taken: set[int], found: Differing, is_descriptor: bool) -> None:
     """What is left: bytes that are constant for each input and differ between inputs, as numbers if they are some."""
     steady, noisy = set(), set()
-    for byte in set(range(len(data[0]))) - taken:
+    for byte in set(varying(data)) - taken:
         held = [one[byte] for one in data]
         if not captures.is_steady(held):
             noisy.add(byte)

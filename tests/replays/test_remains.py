@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from cudagraph_doctor.graph.model import GraphNode, NodeKind, Param, Pointer, Region
-from cudagraph_doctor.replays.remains import Memory, memory, remains
+from cudagraph_doctor.replays.remains import Memory, memory, remains, starts, varying
 
 HEAP = ((0x4E000000, 0x50000000),)
 NOTHING = Memory(HEAP, frozenset())
@@ -26,8 +26,8 @@ def test_a_word_that_is_an_address_in_one_capture_is_uninitialised() -> None:
 
 
 def test_where_a_dump_tells_no_memory_the_usual_places_are_asked() -> None:
-    data = struct_of(0x7FFC00000000, 0x4EDA25E0)
-    assert remains([data], [memory([], ())]) == set(range(8))
+    data = [struct_of(0x7FFC00000000, 0x4EDA25E0), struct_of(3, 5)]
+    assert remains(data, [memory([], ())] * 2) == set(range(8))
 
 
 def test_an_address_of_memory_that_was_freed_since_lies_in_no_mapping() -> None:
@@ -61,3 +61,12 @@ def test_halves_of_the_hosts_addresses_come_from_whole_ones() -> None:
 def test_a_half_that_never_changes_is_no_matter() -> None:
     data = [struct_of(7, 0x41802400)] * 2
     assert remains(data, [memory([node(data[0], 0x7FAD41802400)], HEAP)] * 2) == set()
+
+
+def test_where_bytes_vary() -> None:
+    assert varying([b"abcdef", b"abcdef", b"abXdeY"]) == [2, 5]
+    assert varying([b"abc"]) == varying([b"", b""]) == []
+
+
+def test_words_that_reach_beyond_the_end_are_left_out() -> None:
+    assert starts([1, 3, 9, 13], 4, 14) == [0, 8]
