@@ -274,6 +274,12 @@ def finding_from_json(data: dict[str, Any]) -> Finding:
     return Finding(**fields)
 
 
+def how_shown(text: str) -> dict[str, str]:
+    """As evidence: "healed by" what (`healed_by`), or else how it was shown (`shown_by`)."""
+    healed = text.removeprefix("healed by ")
+    return {"healed_by": healed} if healed != text else {"shown_by": text}
+
+
 def outcome_from_json(data: dict[str, Any]) -> Outcome:
     """Inverse of `to_json` for an `Outcome`. Raises KeyError, TypeError or ValueError on a malformed one."""
     fields = dict(data)

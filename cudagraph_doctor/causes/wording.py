@@ -36,6 +36,8 @@ def evidence(members: Sequence[tuple[str, Finding]]) -> Iterator[str]:
     if healed:
         text = ", ".join(map(str, healed)) if isinstance(healed, list) else str(healed)
         yield f"healed by {re.sub('^healed by ', '', text, flags=re.I)}"
+    elif shown := _first(known, "shown_by"):
+        yield str(shown)
 
 
 def _harm(leading: Finding, known: Sequence[dict[str, Any]]) -> Iterator[str]:

@@ -6,13 +6,13 @@ such memory behind. What the name leads to now is offered as what belongs there;
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 
 from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.graph.backend import Block
-from cudagraph_doctor.graph.model import CapturedGraph
+from cudagraph_doctor.graph.model import CapturedGraph, Pointer
 from cudagraph_doctor.proof.arms import Arms, span
 from cudagraph_doctor.proof.compare import same_bits
 from cudagraph_doctor.proof.repair import Cause, Remedy
@@ -34,22 +34,44 @@ def abandoned_remedies(arms: Arms, scene: Scene, graphs: Sequence[CapturedGraph 
         scene: the tensors around the bad replay.
         graphs: its graphs, read.
     """
-    pointers = [p for graph in graphs if graph for node in graph.nodes for param in node.params for p in param.pointers]
-    read = {pointer.region.name for pointer in pointers}
-    offered = {name: value for name, value in {**scene.live, **scene.contents}.items() if name not in read}
+    offered = _unread({**_weights(arms), **scene.live, **scene.contents}, graphs)
+    addresses = dict.fromkeys(p.address for p in pointers(graphs) if p.region.kind in _NOBODYS)
+    return [remedy for address in addresses for remedy in _remedies(arms, address, offered)]
+
+
+def belongs_there(arms: Arms, address: int, graphs: Sequence[CapturedGraph | None]) -> list[Remedy]:
+    """The same for one address, by the weights alone: what steps find there may change, but not what belongs there."""
+    return _remedies(arms, address, _unread(_weights(arms), graphs))
+
+
+def pointers(graphs: Iterable[CapturedGraph | None]) -> list[Pointer]:
+    """All addresses that graphs have as parameters."""
+    return [p for graph in graphs if graph for node in graph.nodes for param in node.params for p in param.pointers]
+
+
+def _unread(tensors: Mapping[str, torch.Tensor], graphs: Sequence[CapturedGraph | None]) -> dict[str, torch.Tensor]:
+    read = {pointer.region.name for pointer in pointers(graphs)}
+    return {name: tensor for name, tensor in tensors.items() if name not in read}
+
+
+def _weights(arms: Arms) -> dict[str, torch.Tensor]:
+    around = arms.look_around().tensors
+    return {name: tensor.detach() for name, tensor in around.items() if isinstance(tensor, torch.nn.Parameter)}
+
+
+def _remedies(arms: Arms, address: int, offered: Mapping[str, torch.Tensor]) -> list[Remedy]:
+    fitting = list(_fitting(arms, address, offered))
     found = []
-    for address in dict.fromkeys(p.address for p in pointers if p.region.kind in _NOBODYS):
-        fitting = list(_fitting(arms, address, offered))
-        for name, buffer, right in fitting:
-            if same_bits(buffer, right) or not (len(fitting) == 1 or _is_safe(buffer, right)):
-                continue
-            kind = "weight" if right.dtype.is_floating_point and right.dim() else "root"  # as `moved_remedies` has it
-            found.append(Remedy(Cause.REBOUND, name, kind, "", buffer, right, buffer.clone()))
+    for name, buffer, right in fitting:
+        if same_bits(buffer, right) or not (len(fitting) == 1 or _is_safe(buffer, right)):
+            continue
+        kind = "weight" if right.dtype.is_floating_point and right.dim() else "root"  # as `moved_remedies` has it
+        found.append(Remedy(Cause.REBOUND, name, kind, "", buffer, right, buffer.clone()))
     return found
 
 
 def _fitting(
-    arms: Arms, address: int, offered: dict[str, torch.Tensor]
+    arms: Arms, address: int, offered: Mapping[str, torch.Tensor]
 ) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
     """Name, the memory as a tensor like that of the name, and what that holds."""
     around = [span(tensor) for tensor in arms.look_around().tensors.values()]

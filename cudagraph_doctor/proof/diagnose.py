@@ -16,7 +16,7 @@ from cudagraph_doctor.proof import places, repaired
 from cudagraph_doctor.proof.abandoned import abandoned_remedies
 from cudagraph_doctor.proof.arms import Arm, Arms, Result
 from cudagraph_doctor.proof.compare import Level
-from cudagraph_doctor.proof.nodes import Unlike, address_suspects, baked_remedies, first_unlike
+from cudagraph_doctor.proof.nodes import Unlike, address_suspects, baked_remedies, first_unlike, harmful_remedies
 from cudagraph_doctor.proof.reading import read
 from cudagraph_doctor.proof.repair import (
     Cause,
@@ -174,7 +174,7 @@ class Doctor:
         graphs = zip(held, before, self.read(held), strict=False)
         pairs = [(one.live, old, new) for one, old, new in graphs if old and new]
         if not self._launches_unlike(at, pairs, found) and not found.culprits:
-            harm = baked_remedies([(live, new, old) for live, old, new in pairs])
+            harm = harmful_remedies(pairs)
             found.culprits = next(([r] for r in harm if as_bad([r])), [])
             self._look_up_launch(at, pairs, found)
         found.confirmed = found.forced = bool(found.culprits)

@@ -85,10 +85,23 @@ def _remedy(node: GraphNode, old: Param, new: Param, edit: Edit) -> tuple[tuple[
 
 def _other_memory(before: Pointer | None, now: Region) -> Remedy:
     """A remedy for an address, without its edits; it tells which tensor was there where that had a name of its own."""
-    remedy = Remedy(Cause.REBOUND, now.name, now.kind)
+    remedy = Remedy(Cause.REBOUND, now.name, now.kind, notes={"instead_of": before.region.kind if before else ""})
     if before is not None and before.region.kind not in _OWN and before.region.name != now.name:
         remedy.was, remedy.expected = before.region.name, now.name
     return remedy
+
+
+def harmful_remedies(pairs: Iterable[tuple[LiveGraph, CapturedGraph, CapturedGraph]]) -> list[Remedy]:
+    """The reverse, where the old graph is gone: what it launched, for the one captured now, which is right.
+
+    Where the old one points at somebody's memory, and the new one at memory without a name, nobody has put another
+    tensor in the place of his own: he was given memory that was another's at the capture.
+    """
+    found = baked_remedies((live, new, old) for live, old, new in pairs)
+    for remedy in found:
+        if remedy.cause is Cause.REBOUND and remedy.notes["instead_of"] in ("freed", "unnamed"):
+            remedy.cause = Cause.REUSED
+    return found
 
 
 def address_suspects(old: CapturedGraph, new: CapturedGraph) -> list[Remedy]:

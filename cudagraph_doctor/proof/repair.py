@@ -30,6 +30,7 @@ class Cause(StrEnum):
     STALE_TAIL = "stale padding rows"
     PADDING = "padding rows address live state"
     REBOUND = "rebound"
+    REUSED = "another allocation at the captured address"
     BAKED = "baked by value"
     OTHER_NODES = "other nodes"
     WRONG_SLICE = "filled elsewhere than it is read"

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from cudagraph_doctor.findings import Culprit, Finding, Location, Proof
+from cudagraph_doctor.findings import Culprit, Finding, Location, Proof, how_shown
 from cudagraph_doctor.graph.model import Origin
 from cudagraph_doctor.graph.names import readable
 from cudagraph_doctor.graph.values import shown
@@ -34,6 +34,7 @@ _FIXES = {
     "it, or a row reserved for padding.",
     Cause.REBOUND: "Write into the captured tensor in place (`{last}.copy_(new)`) instead of putting another one in "
     "its place, or capture again after the change.",
+    Cause.REUSED: "Keep what a graph reads alive as long as the graph is: hold a reference to the tensor.",
     Cause.BAKED: "Pass it in a device tensor of fixed address that is refreshed before each replay, or make it part "
     "of the key that graphs are looked up by.",
     Cause.OTHER_NODES: "A branch taken on the CPU was frozen at capture: decide on the device (torch.where), or make "
@@ -146,6 +147,7 @@ _CODES = {
     Cause.STALE_TAIL: "CGD103",
     Cause.PADDING: "CGD103",
     Cause.REBOUND: "CGD101",
+    Cause.REUSED: "CGD101",
     Cause.BAKED: "CGD101",
 }
 
@@ -177,6 +179,8 @@ def _of_remedies(case: Case, fault: Fault, remedies: list[Remedy], draft: _Draft
         if first.was
         else f"`{name}` is another {'object' if together else 'tensor'} by now than the one that graph {case.at.key} "
         "captured",
+        Cause.REUSED: f"graph {case.at.key} reads memory that was somebody else's when it was captured, and is "
+        f"`{name}`'s by now",
         Cause.BAKED: f"{names} was baked into graph {case.at.key} by value{both}",
     }[first.cause]
     captured, expected = _both(first, case.values)
@@ -193,7 +197,7 @@ def _of_remedies(case: Case, fault: Fault, remedies: list[Remedy], draft: _Draft
         fix.format(name=first.name, last=first.name.rpartition(".")[2], was=first.was),
         {
             "cause": first.cause.value,
-            "healed_by": healed,
+            **how_shown(healed),
             "remedies_tried": case.diagnosis.tried,
             **_also_in(case, fault),
             **repaired.of_group(remedies),

@@ -26,6 +26,7 @@ CODES = {
     Cause.STALE_TAIL: "CGD303",
     Cause.WRONG_SLICE: "CGD304",
     Cause.REBOUND: "CGD305",
+    Cause.REUSED: "CGD306",
     Cause.PADDING: "CGD309",
     Cause.OVERWRITTEN: "CGD314",
     Cause.PADDING_VALUE: "CGD310",

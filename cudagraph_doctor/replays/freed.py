@@ -16,8 +16,10 @@ import torch
 from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.graph.backend import Block, LiveGraph
 from cudagraph_doctor.graph.model import CapturedGraph
+from cudagraph_doctor.proof.abandoned import belongs_there
 from cudagraph_doctor.proof.arms import Arm, Arms, Result, span
-from cudagraph_doctor.proof.compare import compare
+from cudagraph_doctor.proof.compare import Level, compare, worst
+from cudagraph_doctor.proof.repair import try_out
 from cudagraph_doctor.proof.subject import Held, Planned
 from cudagraph_doctor.replays.candidates import kernel_name
 
@@ -34,6 +36,8 @@ class Lost:
     """Who has it by now; "" if nobody has."""
     address: int = 0
     """Where it points."""
+    belongs: str = ""
+    """The weight that belongs there: with what it holds by now the step is as eager is."""
 
 
 def lost(arms: Arms, at: Planned, held: Sequence[Held], graphs: Sequence[CapturedGraph | None]) -> list[Lost]:
@@ -61,8 +65,19 @@ def lost(arms: Arms, at: Planned, held: Sequence[Held], graphs: Sequence[Capture
             with _filled(arms, block):
                 forced = arms.run(Arm.REPLAYED, at)
             if compare(forced.outputs, plain.outputs):
-                found.append(Lost(at, reader, block.bytes, owner, address))
+                belongs = _belongs(arms, at, address, graphs, plain)
+                found.append(Lost(at, reader, block.bytes, owner, address, belongs))
     return found
+
+
+def _belongs(arms: Arms, at: Planned, address: int, graphs: Sequence[CapturedGraph | None], plain: Result) -> str:
+    """The weight that heals the step there; "" if none does, or nothing is wrong with it."""
+    remedies = belongs_there(arms, address, graphs)
+    eager = arms.run(Arm.EAGER, at) if remedies else plain
+    if worst(compare(plain.outputs, eager.outputs)) is not Level.LARGE:
+        return ""
+    healing = (one for one in remedies if not compare(try_out(arms, at, [one]).outputs, eager.outputs))
+    return next((one.name for one in healing), "")
 
 
 def _nobodys(graph: CapturedGraph | None) -> Iterator[tuple[int, str]]:

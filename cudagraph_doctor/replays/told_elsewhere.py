@@ -45,8 +45,7 @@ def add_lost(accused: Accused, found: Sequence[Lost], history: History) -> None:
         if (one.owner and one.at.key not in unexplained) or one.address in accused.mended or _known(accused, one):
             continue
         replay = next((n for n, replay in enumerate(history.replays) if replay.index == one.at.index), None)
-        code = "CGD306" if one.owner else "CGD307"
-        name, kind = (one.owner, "state") if one.owner else ("freed memory", "unnamed")
+        code, name, kind = _whose(one)
         evidence = {"cause": "forced", "bytes": one.bytes}
         accused.flags.append(Flag(code, replay, name=name, kind=kind, where=f"read by {one.reader}", evidence=evidence))
         if replay is not None:
@@ -55,7 +54,13 @@ def add_lost(accused: Accused, found: Sequence[Lost], history: History) -> None:
     accused.unexplained = [case for case in accused.unexplained if case.at.key not in explained]
 
 
+def _whose(one: Lost) -> tuple[str, str, str]:
+    """Rule, name and kind."""
+    if one.belongs:
+        return "CGD308", one.belongs, "weight"
+    return ("CGD306", one.owner, "state") if one.owner else ("CGD307", "freed memory", "unnamed")
+
+
 def _known(accused: Accused, one: Lost) -> bool:
-    return any(
-        flag.code in ("CGD306", "CGD307") and flag.name == (one.owner or "freed memory") for flag in accused.flags
-    )
+    code, name, _ = _whose(one)
+    return any((flag.code, flag.name) == (code, name) for flag in accused.flags)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cudagraph_doctor.findings import Culprit, Finding, Proof, Severity
+from cudagraph_doctor.findings import Culprit, Finding, Proof, Severity, how_shown
 from cudagraph_doctor.proof.ranges import graphs_too
 from cudagraph_doctor.replays.model import Flag, History, Replay, Trial
 from cudagraph_doctor.rules import RULES
@@ -160,7 +160,7 @@ def _finding(
     elif replay is not None:
         message += f" {_effect(replay)}."
     if trial is not None:
-        message += f" {_healed(flag, trial, names)}."
+        message += f" {_capitalised(_healed(flag, trial, names))}."
     elif (vain := _in_vain(history, flag)) is not None:
         message += (
             f" Writing {vain.bytes} bytes of {', '.join(names)} into the memory that the graph reads changes the "
@@ -182,7 +182,7 @@ def _finding(
         evidence={
             **flag.evidence,
             **({"effect": _difference(replay)} if replay else {}),
-            **({"healed_by": _healed(flag, trial, names).removeprefix("Healed by ")} if trial else {}),
+            **(how_shown(_healed(flag, trial, names)) if trial else {}),
         },
     )
 
@@ -221,25 +221,25 @@ def _rows(rows: int) -> str:
 def _healed(flag: Flag, trial: Trial, names: Sequence[str]) -> str:
     told = ", ".join(names)
     if flag.evidence.get("forced"):
-        return f"Its {trial.bytes} bytes, put into a graph captured now, make that one as wrong, bit for bit"
+        return f"its {trial.bytes} bytes, put into a graph captured now, make that one as wrong, bit for bit"
     match flag.code:
         case "CGD309":
-            return f"Healed by giving {told} ({flag.where}) a live row's value: that state is left alone then"
+            return f"healed by giving {told} ({flag.where}) a live row's value: that state is left alone then"
         case "CGD310":
-            return f"Healed by giving {told} ({flag.where}) a live row's value"
+            return f"healed by giving {told} ({flag.where}) a live row's value"
         case "CGD306" | "CGD307":
-            return f"Shown by force: zeros in these {trial.bytes} bytes, right before the replay, change its result"
+            return f"zeros in these {trial.bytes} bytes, right before the replay, change its result"
         case "CGD311":
-            return f"Healed by a buffer of its own for each copy out of {told}, on a device that is slowed down"
+            return f"healed by a buffer of its own for each copy out of {told}, on a device that is slowed down"
         case "CGD312":
-            return f"Healed by waiting for the copies into {told} alone, on a device that is slowed down"
+            return f"healed by waiting for the copies into {told} alone, on a device that is slowed down"
         case "CGD313" | "CGD314":
-            return f"Healed by giving {told} memory of its own before that replay"
+            return f"healed by giving {told} memory of its own before that replay"
         case "CGD315":
-            return "Healed by the random state that the eager step starts from"
+            return "healed by the random state that the eager step starts from"
         case "CGD317":
-            return f"Healed by letting {told} lead to this graph's own memory"
+            return f"healed by letting {told} lead to this graph's own memory"
         case "CGD326":
-            return "Healed by zeros in that memory"
+            return "healed by zeros in that memory"
     verb = "setting" if flag.kind in ("parameter", "launch") else "writing"
-    return f"Healed by {verb} {trial.bytes} bytes of {told}" + (f" ({flag.where})" if flag.where else "")
+    return f"healed by {verb} {trial.bytes} bytes of {told}" + (f" ({flag.where})" if flag.where else "")

@@ -33,7 +33,9 @@ def long(finding: Finding) -> str:
             role = f"{place.role}: " if place.role else ""
             lines.append(f"Where: {role}{paths.where(place)}" + (f": {place.code}" if place.code else ""))
     healed = finding.evidence.get("healed_by")
-    lines.append(f"Proof: {finding.proof.value}" + (f", healed by {_healer(healed)}" if healed else ""))
+    shown = finding.evidence.get("shown_by")
+    how = f", healed by {_healer(healed)}" if healed else f", {shown}" if shown else ""
+    lines.append(f"Proof: {finding.proof.value}{how}")
     lines.append(f"Fix: {finding.fix}")
     lines.append(f"More: cudagraph-doctor explain {finding.code}")
     return "\n".join(lines)

@@ -201,7 +201,9 @@ def _finding(number: int, finding: Finding, view: View) -> RenderableType:
         rows.add_row("Where", Text("\n").join(finding_text.lines(finding)))
     rows.add_row("Proof", _proof(finding, rule, view))
     if "healed_by" in finding.evidence:
-        rows.add_row("Healed", Text(f"by {_value(finding.evidence['healed_by']).removeprefix('healed by ')}"))
+        rows.add_row("Healed", Text(f"by {_value(finding.evidence['healed_by'])}"))
+    if "shown_by" in finding.evidence:
+        rows.add_row("Shown", Text(_value(finding.evidence["shown_by"])))
     rows.add_row("Fix", Text(finding.fix))
     rows.add_row("More", Text(f"cudagraph-doctor explain {finding.code}"))
     return Group(finding_text.title(number, finding), Padding(rows, (0, 0, 0, 3)))
@@ -212,7 +214,7 @@ def _proof(finding: Finding, rule: Rule | None, view: View) -> Text:
     own = _MEASURED.get(rule.check) if rule is not None and finding.proof is Proof.MEASURED and not ran else None
     text = Text(own or _PROOF[finding.proof])
     told = [key for key in _TOLD if key in finding.evidence]
-    others = [key for key in finding.evidence if key not in (*told, "healed_by")]
+    others = [key for key in finding.evidence if key not in (*told, "healed_by", "shown_by")]
     for key in told + (others if view.verbose else []):
         value = _value(finding.evidence[key])
         shown = value if view.verbose or len(value) <= _LONG else value[:_LONG].rpartition(" ")[0] + " ..."

@@ -57,6 +57,27 @@ class ReplacingOnce(Replacing):
     recapture = None  # type: ignore[assignment]
 
 
+class NewHead(Replacing):
+    """Assigns a new weight behind its captures."""
+
+    def __init__(self, device: str) -> None:
+        self.head = torch.nn.Parameter(torch.arange(1.0, 5.0, device=device))
+        super().__init__(device)
+
+    def capture(self) -> None:
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.out = self.table[self.index] * self.head
+        self.head = torch.nn.Parameter(self.head.detach() * -2)
+
+    def step(self, i: int, n: int) -> torch.Tensor:
+        self.index[:n].copy_((torch.arange(n, device=self.device) + i) % 4)
+        if not self.on:
+            return self.table[self.index[:n]] * self.head[:n]
+        self.graph.replay()
+        return self.out[:n].clone()
+
+
 class Keeping(Replacing):
     """Leaves the buffer where it is."""
 
@@ -77,6 +98,13 @@ def test_a_buffer_replaced_behind_the_captures_is_named(check: str, code: str, e
     (finding,) = outcome(check, engine).findings
     assert (finding.code, finding.proof) == (code, Proof.CONFIRMED)
     assert finding.culprit is not None and finding.culprit.name == "index"
+
+
+@pytest.mark.parametrize(("check", "code"), [("diff", "CGD101"), ("inputs", "CGD308")])
+def test_a_weight_replaced_behind_the_captures_is_named(check: str, code: str) -> None:
+    (finding,) = outcome(check, NewHead).findings
+    assert (finding.code, finding.proof) == (code, Proof.CONFIRMED)
+    assert finding.culprit is not None and (finding.culprit.kind, finding.culprit.name) == ("weight", "head")
 
 
 @pytest.mark.parametrize("check", ["diff", "inputs"])

@@ -11,7 +11,7 @@ import pytest
 
 from cudagraph_doctor.graph.backend import Edit, LiveGraph
 from cudagraph_doctor.graph.model import CapturedGraph, GraphNode, NodeKind, Param, Pointer, Region
-from cudagraph_doctor.proof.nodes import address_suspects, baked_remedies, decode, first_unlike
+from cudagraph_doctor.proof.nodes import address_suspects, baked_remedies, decode, first_unlike, harmful_remedies
 from cudagraph_doctor.proof.repair import Cause, Remedy
 
 LIVE = LiveGraph(0, weakref.ref(set()))
@@ -173,6 +173,21 @@ def test_no_suspects_among_numbers_and_other_kernels() -> None:
     assert address_suspects(graph(node(pointer(0x1000, "unnamed"))), graph(node(table, name="mul"))) == []
     moved_within = pointer(0x1040, "root", "table", 0x40)
     assert address_suspects(graph(node(moved_within)), graph(node(replace(moved_within)))) == []
+
+
+@pytest.mark.parametrize(
+    ("now", "cause"),
+    [
+        (pointer(0x2000, "freed"), Cause.REUSED),
+        (pointer(0x2000, "unnamed"), Cause.REUSED),
+        (pointer(0x2000, "root", "other"), Cause.REBOUND),
+    ],
+)
+def test_memory_that_only_the_old_graph_reads(now: Param, cause: Cause) -> None:
+    old, new = graph(node(pointer(0x1000, "root", "history"))), graph(node(now))
+    (remedy,) = harmful_remedies([(LIVE, old, new)])
+    assert (remedy.cause, remedy.name) == (cause, "history")
+    assert remedy.edits == ((LIVE, Edit(0, 0, struct.pack("<Q", 0x1000))),)
 
 
 # bytes as numbers

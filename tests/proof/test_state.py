@@ -13,11 +13,14 @@ import torch
 
 from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.graph.backend import Backend, Block, GraphLog
-from cudagraph_doctor.proof.state import CHUNK, Extent, Memory
+from cudagraph_doctor.proof.fingerprints import CHUNK
+from cudagraph_doctor.proof.state import Extent, Memory
 
 
 class MadeUpMemory:
     """Blocks anywhere in one stretch of bytes that starts at address 0."""
+
+    name = "made up"
 
     def __init__(self, size: int, *blocks: Block) -> None:
         self.data = torch.zeros(size, dtype=torch.uint8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 
 from cudagraph_doctor.graph.emulated import EmulatedBackend
@@ -49,10 +50,10 @@ class Loop:
         pass
 
 
-def found(**how: bool) -> list[Lost]:
+def found(kind: type[Loop] = Loop, **how: bool) -> list[Lost]:
     backend = EmulatedBackend()
     with backend.installed(), torch.no_grad():
-        loop = Loop(backend.device, **how)
+        loop = kind(backend.device, **how)
         subject = subject_of(loop, backend)
         _, plan = planned(subject, Settings(check="inputs", batch_sizes=(2,), steps=1))
         arms = Arms(subject, backend)
@@ -73,6 +74,30 @@ def test_freed_memory_that_is_read_is_shown_by_force() -> None:
 
 def test_freed_memory_without_effect_is_not_told() -> None:
     assert found(keeps=False, reads=False) == []
+
+
+@pytest.mark.parametrize(("head", "belongs"), [([5.0, 5.0], "head"), ([4.0, 4.0], ""), ([5.0] * 1000, "")])
+def test_the_weight_that_heals_the_step_belongs_there(head: list[float], belongs: str) -> None:
+    class Weighted(Loop):
+        """The captured table holds 3, and eager's, by now, holds 5."""
+
+        def __init__(self, device: str, keeps: bool) -> None:
+            super().__init__(device, keeps)
+            self.head = torch.nn.Parameter(torch.tensor(head, device=device), requires_grad=False)
+
+        def made(self) -> torch.Tensor:
+            return torch.full((2,), 5.0, device=self.device)
+
+        def prepare(self, static: Any, fresh: Any, bucket: int, capturing: bool) -> None:
+            self.passing = torch.full((2,), 3.0, device=self.device) if capturing else None
+
+    (one,) = found(Weighted, keeps=False)
+    assert one.belongs == belongs
+
+
+def test_a_step_that_is_right_has_all_that_belongs_there() -> None:
+    (one,) = found(keeps=False)
+    assert one.belongs == ""
 
 
 def test_kept_memory_is_not_freed() -> None:

@@ -42,7 +42,8 @@ def test_freed_memory_is_told_once(made_up: History) -> None:
     (found,) = findings(replace(made_up, flags=tuple(accused.flags), trials=tuple(accused.trials)))
     assert (found.code, found.proof) == ("CGD307", Proof.CONFIRMED)
     assert "reads memory that is freed (read by attend, parameter 2)" in found.message
-    assert "Shown by force: zeros in these 512 bytes" in found.message
+    assert "Zeros in these 512 bytes, right before the replay, change its result" in found.message
+    assert "healed_by" not in found.evidence and "zeros" in found.evidence["shown_by"]
 
 
 def test_memory_with_another_owner_is_told_of_steps_that_nothing_else_explains(made_up: History) -> None:
@@ -55,6 +56,14 @@ def test_memory_with_another_owner_is_told_of_steps_that_nothing_else_explains(m
     told_elsewhere.add_lost(accused, [reused], made_up)
     assert [(flag.code, flag.name) for flag in accused.flags] == [("CGD306", "engine.history")]
     assert not accused.unexplained
+
+
+def test_a_weight_that_belongs_there_is_named(made_up: History) -> None:
+    accused = Accused()
+    told_elsewhere.add_lost(accused, [Lost(Planned(0, 0, 4, 4), "mm, parameter 2", 512, belongs="head")], made_up)
+    (found,) = findings(replace(made_up, flags=tuple(accused.flags), trials=tuple(accused.trials)))
+    assert (found.code, found.proof, found.culprit and found.culprit.name) == ("CGD308", Proof.CONFIRMED, "head")
+    assert "Healed by writing 512 bytes of `head`" in found.message
 
 
 def test_a_step_that_is_wrong_is_explained_by_freed_memory(made_up: History) -> None:
