@@ -18,11 +18,8 @@ import torch
 
 from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.graph.backend import Backend, Block
-
-CHUNK = 1 << 16
-"""Granularity of fingerprints, bytes."""
-_SLAB = 1 << 26
-"""Bytes fingerprinted at once: bounds the temporary memory, which is twice as large."""
+from cudagraph_doctor.proof import fingerprints
+from cudagraph_doctor.proof.fingerprints import CHUNK
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -94,33 +91,29 @@ class Memory:
             known: fingerprints that are taken over instead of looking.
         """
         known = known or {}
+        found = {block: known[block] for block in self._blocks if block in known}
+        unseen = [block for block in self._blocks if block.bytes and block not in known]
         with self._backend.own_memory(), torch.no_grad():
-            found = {block: known[block] for block in self._blocks if block in known}
-            seen = ((block, self._bytes(block)) for block in self._blocks if block.bytes and block not in known)
-            return found | {block: self._hash(data) for block, data in seen if data is not None}
+            return found | self._marks(unseen)
+
+    def _marks(self, blocks: Sequence[Block]) -> dict[Block, torch.Tensor]:
+        kernel = fingerprints.fused() if self._backend.name == "cuda" else None
+        if kernel is not None:
+            stretches = [(block.address, block.bytes) for block in blocks]
+            return dict(zip(blocks, fingerprints.by_kernel(kernel, stretches, self._backend.device), strict=True))
+        seen = ((block, self._bytes(block)) for block in blocks)
+        return {block: self._by_operators(data) for block, data in seen if data is not None}
+
+    def _by_operators(self, data: torch.Tensor) -> torch.Tensor:
+        if self._weights is None:
+            self._weights = fingerprints.weights().to(data.device)
+        return fingerprints.by_operators(data, self._weights)
 
     def _bytes(self, block: Block) -> torch.Tensor | None:
         try:
             return self._backend.bytes_of(block)
         except Inconclusive:  # freed since the last refresh
             return None
-
-    def _hash(self, data: torch.Tensor) -> torch.Tensor:
-        if self._weights is None:
-            generator = torch.Generator("cpu").manual_seed(0x5EED)
-            drawn = torch.randint(-(2**62), 2**62, (CHUNK // 4,), generator=generator, dtype=torch.int64, device="cpu")
-            odd = drawn * 2 + 1
-            self._weights = odd.to(data.device)
-        parts = []
-        for start in range(0, data.numel(), _SLAB):
-            slab = data[start : start + _SLAB]
-            missing = -slab.numel() % (CHUNK if slab.numel() > CHUNK else 4)
-            if missing or slab.data_ptr() % 4:
-                slab = torch.nn.functional.pad(slab, (0, missing))
-            # half words: the top bit of a whole one times any odd weight is the same, so two flipped signs would cancel
-            words = slab.view(torch.int32).view(-1, min(CHUNK, slab.numel()) // 4)
-            parts.append((words * self._weights[: words.shape[1]]).sum(1))
-        return torch.cat(parts)
 
     def changed(self, before: Mapping[Block, torch.Tensor], after: Mapping[Block, torch.Tensor]) -> set[Extent]:
         """Chunks whose fingerprint moved, and all chunks of blocks that were not there before."""

@@ -97,5 +97,5 @@ def varying(data: Sequence[bytes]) -> list[int]:
 
 
 def starts(places: Iterable[int], size: int, end: int) -> list[int]:
-    """Where the aligned words of `size` bytes begin that these places lie in, those that reach beyond `end` left out."""
+    """Where the aligned words of `size` bytes begin that these places lie in, but those that reach beyond `end`."""
     return sorted({place - place % size for place in places if place - place % size + size <= end})

@@ -160,6 +160,7 @@ def needs_nvrtc() -> None:
 
 
 MACROS: dict[str, dict[str, int]] = {
+    "fingerprint_chunks": {},
     "rms_norm": {},
     "rotary_embedding": {"HEAD_DIM": 64},
     "reshape_and_cache": {},
