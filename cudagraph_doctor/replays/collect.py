@@ -16,11 +16,12 @@ from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.findings import Location
 from cudagraph_doctor.graph.model import CapturedGraph
 from cudagraph_doctor.proof import places
-from cudagraph_doctor.proof.arms import Arm, Arms, overlaps, span
+from cudagraph_doctor.proof.arms import Arm, Arms, span
 from cudagraph_doctor.proof.engine import EngineSubject
 from cudagraph_doctor.proof.reading import read, weight_names
 from cudagraph_doctor.proof.repair import corner
 from cudagraph_doctor.proof.scene import Scene, look
+from cudagraph_doctor.proof.state import Extent
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.replays.freed import Lost, lost
 from cudagraph_doctor.replays.model import (
@@ -36,6 +37,10 @@ from cudagraph_doctor.replays.model import (
 )
 
 _NAMED = ("input", "state", "weight", "root")
+_PACKED = 1 << 20
+"""Bytes: larger tensors come over by themselves, as packing is a copy on the device."""
+_WIDEST = 16
+"""Bytes of the widest dtype."""
 
 
 @dataclass(slots=True)
@@ -100,13 +105,19 @@ class Watcher:
         number = len(self.seen.replays)
         ordinals = tuple(held.live.ordinal for held in scene.held)
         self.seen.replays.append(Replay(at.index, at.step, at.rows, str(at.key), ordinals))
-        expected = self._expected(at)
-        for (name, _), region in self.seen.regions.items():
-            captured = scene.captured.get(name)
-            held_now = scene.contents.get(name)
-            if captured is not None and held_now is not None and captured.data_ptr() == region.address:
-                with arms.backend.own_memory(), torch.no_grad():
-                    self._note_reading(number, at, region, held_now, expected.get(name), scene.moved.get(name))
+        expected, captured = self._expected(at), scene.captured
+        there = [
+            region
+            for (name, _), region in self.seen.regions.items()
+            if name in scene.contents and captured[name].data_ptr() == region.address
+        ]
+        with arms.backend.own_memory(), torch.no_grad():
+            sources = (scene.contents, expected, scene.moved)
+            told = on_host([source.get(region.name) for region in there for source in sources])
+        for region, held_now, wanted, live in zip(there, told[::3], told[1::3], told[2::3], strict=True):
+            assert held_now is not None
+            moved_to = None if live is None else scene.moved[region.name].data_ptr()
+            self._note_reading(number, at, region, held_now, wanted, live, moved_to)
 
     def _expected(self, at: Planned) -> dict[str, torch.Tensor]:
         """By name: what a graph captured now would read, with the step's true values in their rows.
@@ -180,7 +191,8 @@ class Watcher:
         """As `Region.kind`. What a module holds, and no step writes, is a weight, derived ones too."""
         if not inputs.isdisjoint(paths):
             return "input"
-        if any(overlaps(tensor, extent) for extent in self._arms.found.state):
+        own = Extent(*span(tensor))
+        if any(own.meets(extent) for extent in self._arms.found.state):
             return "state"
         derived = tensor.dtype.is_floating_point and any(path.startswith(self._modules) for path in paths)
         return "weight" if derived or not self._weights.isdisjoint(paths) else "root"
@@ -193,6 +205,7 @@ class Watcher:
         held: torch.Tensor,
         expected: torch.Tensor | None,
         live: torch.Tensor | None,
+        moved_to: int | None,
     ) -> None:
         now = content(held)
         wanted = content(expected) if expected is not None and expected.shape == held.shape else None
@@ -209,7 +222,7 @@ class Watcher:
                 now,
                 wanted,
                 None if live is None else content(live),
-                None if live is None else live.data_ptr(),
+                moved_to,
                 unequal=() if wanted is None else unequal(held, expected),
                 changed=changed,
                 written=self._written.get(region.id),
@@ -221,6 +234,29 @@ class Watcher:
 def dtype_name(tensor: torch.Tensor) -> str:
     """As torch names it, without "torch."."""
     return str(tensor.dtype).removeprefix("torch.")
+
+
+def on_host(tensors: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+    """Copies in host memory, in order. Small ones come over together: each transfer waits for the device."""
+    found = list(tensors)
+    together: dict[torch.device, list[tuple[int, torch.Tensor]]] = {}
+    for at, one in enumerate(tensors):
+        if one is not None and one.nbytes <= _PACKED:
+            together.setdefault(one.device, []).append((at, one))
+        elif one is not None:
+            found[at] = one.detach().cpu()
+    for some in together.values():
+        rows = [_padded(one) for _, one in some]
+        parts = torch.cat(rows).cpu().split([len(row) for row in rows])
+        for (at, one), part in zip(some, parts, strict=True):
+            found[at] = part[: one.nbytes].view(one.dtype).view(one.shape)
+    return found
+
+
+def _padded(tensor: torch.Tensor) -> torch.Tensor:
+    """The bytes of the elements in order, and zeros up to where any dtype may begin."""
+    data = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+    return torch.nn.functional.pad(data, (0, -len(data) % _WIDEST))
 
 
 def content(tensor: torch.Tensor) -> Content:

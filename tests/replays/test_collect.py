@@ -11,7 +11,7 @@ from cudagraph_doctor.graph.emulated import EmulatedBackend
 from cudagraph_doctor.progress import Silent
 from cudagraph_doctor.proof.arms import Arms
 from cudagraph_doctor.proof.start import discover, planned, subject_of
-from cudagraph_doctor.replays.collect import Watched, Watcher, content, unequal
+from cudagraph_doctor.replays.collect import Watched, Watcher, content, on_host, unequal
 from cudagraph_doctor.replays.model import SMALL_BYTES, Span
 from cudagraph_doctor.settings import Settings
 
@@ -113,6 +113,34 @@ def test_a_content_is_hashed_and_kept_if_it_is_small() -> None:
     assert content(torch.zeros(SMALL_BYTES + 1, dtype=torch.uint8)).data is None
     assert content(torch.zeros(0)).low is None and content(torch.full((2,), float("nan"))).high is None
     assert content(torch.tensor(True)).shape == () and content(torch.tensor([1j])).low is None
+
+
+def test_what_is_small_comes_to_the_host_in_one_transfer(monkeypatch: pytest.MonkeyPatch) -> None:
+    transfers: list[int] = []
+    to_host = torch.Tensor.cpu
+
+    def noted(tensor: torch.Tensor) -> torch.Tensor:
+        transfers.append(tensor.nbytes)
+        return to_host(tensor)
+
+    monkeypatch.setattr(torch.Tensor, "cpu", noted)
+    tensors = [
+        torch.arange(5, dtype=torch.int64),
+        torch.tensor(True),
+        None,
+        torch.randn(3, 4).t(),  # not contiguous
+        torch.empty(0, 2, dtype=torch.float64),
+        torch.randn(7).to(torch.bfloat16),
+        torch.zeros(1 << 20, dtype=torch.int16),  # large: by itself
+        torch.tensor([1 + 2j]),
+    ]
+    found = on_host(tensors)
+    for copied, tensor in zip(found, tensors, strict=True):
+        assert (copied is None) == (tensor is None)
+        if copied is not None and tensor is not None:
+            assert copied.dtype == tensor.dtype and torch.equal(copied, tensor)
+    assert sorted(transfers) == [48 + 16 + 48 + 0 + 16 + 16, 1 << 21]
+    assert on_host([]) == [] and on_host([None]) == [None]
 
 
 def test_unequal_stretches_are_whole_elements() -> None:
