@@ -1,7 +1,7 @@
 """Run every test that needs a GPU, group by group, and print a short table: `python tests/gpu_suite.py [group...]`.
 
-Each group is a process of its own, so a group that loses its CUDA context takes nothing else along; groups run side by
-side but for those that measure free memory. A skipped test counts as a failure here: on a GPU machine nothing may be
+Each group has processes of its own, so a group that loses its CUDA context takes nothing else along; groups of a round
+run side by side. A skipped test counts as a failure here: on a GPU machine nothing may be
 left out. `--log FOLDER` keeps pytest's output.
 """
 
@@ -35,20 +35,43 @@ GROUPS = {
     "zoo": ["tests/test_zoo.py", "-k", "diff-"],
     "zoo-capture": ["tests/test_zoo.py", "-k", "capture-0"],
     "zoo-inputs": ["tests/test_zoo.py", "-k", "inputs-0"],
+    "zoo-audit": ["tests/test_zoo.py", "-k", "measured"],
     "faults": ["tests/checks", *APART],
     "capture": list(CAPTURES),
     "inputs": list(INPUTS),
     "program": ["tests/test_cli_gpu.py", "tests/proof"],
     "recording": ["tests/recording"],
+    "checkup": ["tests/test_checkup_planted.py"],
     "audit": ["tests/measuring"],
     "engines": ["tests/examples", "-k", "not nano_vllm"],
     "nano-vllm": ["tests/examples", "-k", "nano_vllm"],
 }
 """Group -> what pytest is told."""
-WORKERS = {"zoo": 5, "zoo-capture": 2, "zoo-inputs": 3, "faults": 5, "capture": 5, "inputs": 4}
+WORKERS = {
+    "capture": 15, "inputs": 15, "checkup": 15, "zoo": 3, "zoo-capture": 1, "zoo-inputs": 3, "zoo-audit": 1,
+    "faults": 3, "program": 2, "engines": 2, "nano-vllm": 2,
+}  # fmt: skip
 """Groups that are spread over processes (pytest-xdist), where that is installed."""
-ALONE = ("audit", "nano-vllm")
-"""Groups that time steps, or size their caches by the memory that is free."""
+ROUNDS = (
+    ("capture",),
+    ("inputs",),
+    (
+        "zoo",
+        "zoo-capture",
+        "zoo-inputs",
+        "zoo-audit",
+        "faults",
+        "program",
+        "engines",
+        "nano-vllm",
+        "graph",
+        "kernels",
+        "recording",
+    ),  # fmt: skip
+    ("checkup",),
+    ("audit",),  # it times steps
+)
+"""Groups that run side by side; made for 16 cores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +125,11 @@ def main() -> int:
     options = parser.parse_args()
     groups = options.groups or list(GROUPS)
     started = time.perf_counter()
-    with ThreadPoolExecutor() as pool:
-        rows = list(pool.map(lambda g: run(g, options.timeout, options.log), [g for g in groups if g not in ALONE]))
-    rows += [run(group, options.timeout, options.log) for group in groups if group in ALONE]
+    rows: list[Row] = []
+    for together in ROUNDS:
+        with ThreadPoolExecutor() as pool:
+            asked = [group for group in together if group in groups]
+            rows += pool.map(lambda group: run(group, options.timeout, options.log), asked)
     for row in rows:
         print(*(f"  {row.group}: {detail}" for detail in row.details), sep="\n", end="\n" if row.details else "")
     commit = subprocess.run(
