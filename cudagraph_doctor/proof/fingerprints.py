@@ -82,18 +82,21 @@ def by_kernel(kernel: Kernel, stretches: Sequence[tuple[int, int]], device: str)
 
     Returns: as `by_operators`, one for each of the stretches.
     """
-    table, counts = chunks(stretches)
+    table, counts = chunks(stretches, device)
     marks = torch.empty(len(table), dtype=torch.int64, device=device)
     if len(table):
-        kernel((len(table),), _THREADS, marks, table.to(device))
+        kernel((len(table),), _THREADS, marks, table)
     return list(marks.split(counts))
 
 
-def chunks(stretches: Sequence[tuple[int, int]]) -> tuple[torch.Tensor, list[int]]:
-    """((address, bytes) of all chunks: int64, shape (n, 2), on the CPU; the number of chunks of each stretch)."""
-    where = torch.tensor(stretches, dtype=torch.int64, device="cpu").view(-1, 2)
-    counts = -(-where[:, 1] // CHUNK)
-    first = counts.cumsum(0) - counts
-    starts = (torch.arange(int(counts.sum()), device="cpu") - first.repeat_interleave(counts)) * CHUNK
-    address, size = where.repeat_interleave(counts, dim=0).unbind(1)
-    return torch.stack([address + starts, (size - starts).clamp(max=CHUNK)], dim=1), counts.tolist()
+def chunks(stretches: Sequence[tuple[int, int]], device: str) -> tuple[torch.Tensor, list[int]]:
+    """((address, bytes) of all chunks: int64, shape (n, 2), on the device; the number of chunks of each stretch)."""
+    counts = [-(-size // CHUNK) for _, size in stretches]
+    # cut up on the device: for all of a GPU's memory these are a million rows
+    where = torch.tensor(stretches, dtype=torch.int64, device="cpu").view(-1, 2).to(device)
+    repeats = -(-where[:, 1] // CHUNK)
+    each = torch.arange(len(stretches), device=device).repeat_interleave(repeats, output_size=sum(counts))
+    first = repeats.cumsum(0) - repeats
+    starts = (torch.arange(len(each), device=device) - first[each]) * CHUNK
+    address, size = where[each].unbind(1)
+    return torch.stack([address + starts, (size - starts).clamp(max=CHUNK)], dim=1), counts

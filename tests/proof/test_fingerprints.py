@@ -80,7 +80,7 @@ def test_nothing_is_launched_for_nothing() -> None:
 
 
 def test_chunks_begin_anew_in_each_stretch() -> None:
-    table, counts = chunks([(100, 2 * CHUNK + 1), (7, 5), (10**15, CHUNK)])
+    table, counts = chunks([(100, 2 * CHUNK + 1), (7, 5), (10**15, CHUNK)], "cpu")
     assert counts == [3, 1, 1]
     assert table.tolist() == [
         [100, CHUNK], [100 + CHUNK, CHUNK], [100 + 2 * CHUNK, 1], [7, 5], [10**15, CHUNK],
