@@ -67,7 +67,7 @@ ROUNDS = (
         "graph",
         "kernels",
         "recording",
-    ),  # fmt: skip
+    ),
     ("checkup",),
     ("audit",),  # it times steps
 )
