@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 _MAPS = Path("/proc/self/maps")
-_LOW = 1 << 32
-"""Below, only the heap counts: other addresses there are as small as sizes are."""
+_LOW = 0x550000000000
+"""Below, only the heap counts: there CUDA reserves addresses, which numbers packed into a word may happen to be."""
 _NEAR = 1 << 26
 """Mappings that are no further apart are told as one."""
 
