@@ -16,7 +16,7 @@ import torch
 
 from cudagraph_doctor import blame
 from cudagraph_doctor.errors import DoctorError, Inconclusive
-from cudagraph_doctor.findings import Finding, Outcome
+from cudagraph_doctor.findings import Finding, Outcome, Status
 from cudagraph_doctor.graph.backend import Backend, ListenerError
 from cudagraph_doctor.progress import Progress
 from cudagraph_doctor.proof.arms import Arms
@@ -32,6 +32,7 @@ from cudagraph_doctor.replays.handover import handover_findings
 from cudagraph_doctor.replays.judging import CHECK, CODES, judged, outcome
 from cudagraph_doctor.replays.model import Dump, History, Replay, Run
 from cudagraph_doctor.replays.plain import to_plain
+from cudagraph_doctor.replays.poison import survey
 from cudagraph_doctor.replays.recapture import captures, chosen, interleaved
 from cudagraph_doctor.replays.suspects import Suspects
 from cudagraph_doctor.replays.wording import findings
@@ -56,12 +57,17 @@ def run(target: Any, backend: Backend, settings: Settings, progress: Progress) -
     Args:
         target: a LoopTarget or an EngineTarget.
         backend: its hooks are in since before the target's module was imported.
-        settings: steps, buckets, batch sizes, how often steps are captured again.
+        settings: steps, buckets, batch sizes, how often steps are captured again; with `poison`, inputs are poisoned
+            and nothing is judged: the outcome has what was seen as `checked["survey"]`.
         progress: told what is done.
 
     Raises:
+        UsageError: memory that is shared with peers would be poisoned.
         DoctorError: the target does not keep the contract, or cannot be compared.
     """
+    if settings.poison:
+        seen = survey(target, backend, settings, progress)
+        return Outcome(NAME, Status.PASSED, checked={"survey": to_plain(seen)}, rules=RULES)
     return _Inputs(target, backend, settings, progress).outcome()
 
 

@@ -210,6 +210,9 @@ def capture(
     "--steps", type=click.IntRange(min=1), default=8, show_default=True, help="Decode steps looked at for each bucket."
 )
 @playing_options
+@click.option(
+    "--poison", is_flag=True, help="Poison inputs first, to see what staging leaves alone; then play more steps."
+)
 @click.option("--db", metavar="FILE", type=click.Path(path_type=Path), help="Add the run to a store, a SQLite file.")
 @click.option(
     "--repro",

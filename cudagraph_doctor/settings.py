@@ -48,6 +48,8 @@ class Settings:
     """File that `inputs` writes what it saw into, as JSON; "" for none."""
     recaptures: int = 0
     """How often `inputs` captures steps again, at least; it captures each step that it compares three times anyway."""
+    poison: bool = False
+    """Whether `inputs` surveys a target with poisoned inputs, which finds nothing by itself (`examine_inputs`)."""
     memory_margin: int = 1 << 30
     """Bytes of device memory that `audit` leaves free: it captures no further key below it."""
     app_dir: str = "."

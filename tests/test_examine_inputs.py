@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cudagraph_doctor import examine_inputs
 from cudagraph_doctor.cli import main
+from cudagraph_doctor.display import Display
+from cudagraph_doctor.findings import Proof, Report, Status
 from cudagraph_doctor.replays import store
 from cudagraph_doctor.replays.model import History, Run
 from cudagraph_doctor.replays.options import Again
 from cudagraph_doctor.report.terminal import render
 from cudagraph_doctor.report.view import View
+from cudagraph_doctor.settings import Settings
 
 BAD = str(Path(__file__).resolve().parents[1] / "docs" / "examples" / "CGD301_bad.py")
 RUN = ["inputs", BAD, "--backend", "emulated", "--steps", "2", "--buckets", "4", "--in-process"]
@@ -88,3 +92,57 @@ def test_values_stay_out_of_the_store(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_meant_is_refused(arguments: list[str]) -> None:
     assert main(arguments) == 2
+
+
+LATE = str(Path(__file__).resolve().parent / "replays" / "late_value.py")
+
+
+def late(name: str, **more: Any) -> Report:
+    """The steps asked for end before the value changes that `late_value.py` is about."""
+    settings = Settings("inputs", f"{LATE}:{name}", backend="emulated", steps=4, in_process=True, **more)
+    report, _ = examine_inputs.examine_inputs(settings, Display())
+    return report
+
+
+@pytest.mark.parametrize(("name", "culprit"), [("Forgets", "temperature"), ("ForgetfulEngine", "static.temperature")])
+def test_poison_leads_to_what_the_steps_asked_for_do_not_show(name: str, culprit: str) -> None:
+    """Right by luck at all of them; found wrong, without poison, at a later step."""
+    assert late(name).findings == ()
+    report = late(name, poison=True)
+    (finding,) = report.findings
+    assert finding.culprit and (finding.culprit.name, finding.step) == (culprit, 12)
+    assert (finding.code, finding.proof) == ("CGD301", Proof.CONFIRMED)
+    assert list(finding.evidence["poison"]) == [culprit]
+    assert report.settings["poison"] and report.outcomes[0].checked["inputs poisoned"] == 2
+
+
+@pytest.mark.parametrize("name", ["Loop", "WhenItChanges", "Always", "Engine"])
+def test_poison_alone_is_no_finding(name: str) -> None:
+    report = late(name, poison=True)
+    (outcome,) = report.outcomes
+    assert (outcome.status, outcome.findings) == (Status.PASSED, ())
+    said = [sentence for sentence in outcome.not_checked if "may stay as it is" in sentence]
+    assert len(said) == (name != "Loop")
+
+
+def test_poison_in_memory_of_peers_is_a_wrong_request(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inputs", f"{LATE}:OfPeers", "--backend", "emulated", "--poison", "--in-process"]) == 2
+    assert "shares memory with peers" in capsys.readouterr().err
+
+
+def test_steps_that_poison_asks_for_and_nobody_has() -> None:
+    """The target ends after the steps asked for: they are judged, and the rest is said."""
+    report = late("Ends", poison=True)
+    (outcome,) = report.outcomes
+    assert (outcome.status, len(outcome.steps)) == (Status.PASSED, 8)
+    assert any(s.startswith("steps beyond the 4 asked for, which poison asks for") for s in outcome.not_checked)
+
+
+def test_a_process_that_poison_ends_takes_nothing_along() -> None:
+    settings = Settings("inputs", f"{LATE}:Dies", backend="emulated", steps=4, poison=True)
+    report, _ = examine_inputs.examine_inputs(settings, Display())
+    (outcome,) = report.outcomes
+    assert (outcome.status, outcome.findings) == (Status.PASSED, ())
+    assert any(
+        sentence.startswith("what poisoned inputs show: The process was lost") for sentence in outcome.not_checked
+    )

@@ -24,6 +24,7 @@ EVERYTHING = Settings(
     values=False,
     history="history.json",
     recaptures=20,
+    poison=True,
     memory_margin=1 << 20,
     app_dir="/src",
     timeout_s=60.0,
