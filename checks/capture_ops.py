@@ -32,9 +32,13 @@ _NOT_COUNTED = (
     "what a step leaves out of its captures without asking torch whether its stream captures (by a flag of its own), "
     "or launches without torch's dispatcher (Triton, CUDA C++)"
 )
-_AUTOCAST = (
-    "what autocast keeps: it is entered around a capture, with its cache on, so that graphs may read weights that were "
-    "cast outside of them; enter it inside of the step, or with cache_enabled=False"
+_CAST_BEFORE = (
+    "weights that autocast cast before the target began to capture: it was entered already, and graphs may read what "
+    "it keeps"
+)
+_CAST_AND_KEPT = (
+    "updates of weights: graphs read copies in lower precision that were made within autocast before the capture, and "
+    "are still kept; no replay makes them anew"
 )
 _NOT_EMULATED = (
     "calls of CUDA that libraries make by themselves (cudaMalloc, synchronisation, solver and communication libraries)",
@@ -133,8 +137,10 @@ def _not_checked(seen: Observation, backend: Backend) -> list[str]:
     said += [f"what a capture makes of this: {what}" for what in seen.out_of_reach]
     if seen.left_out.not_compared:
         said.append(f"what the step leaves out when it is captured: {seen.left_out.not_compared}")
-    if seen.autocast_keeps:
-        said.append(_AUTOCAST)
+    if seen.autocast_from_before:
+        said.append(_CAST_BEFORE)
+    if any(not casts.gone and not casts.made_in_capture for casts in seen.casts):
+        said.append(_CAST_AND_KEPT)
     if not seen.complete:
         said.append("what comes after the last refused operation, but for what the dry run saw of it")
     return said

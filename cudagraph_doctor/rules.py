@@ -230,6 +230,13 @@ _ALL = (
         "The step leaves work out because it is told that it is captured, and replays give other results without it.",
     ),
     _rule(
+        "CGD221",
+        "autocast-cache-across-capture",
+        Severity.ERROR,
+        "capture",
+        "A graph reads weights that autocast cast outside of it, and keeps only until it is left.",
+    ),
+    _rule(
         "CGD301",
         "input-never-refreshed",
         Severity.ERROR,

@@ -216,6 +216,15 @@ _ALL = (
         silent=True,
     ),
     CaptureFault(
+        name="autocast-around-captures",
+        rule="CGD221",
+        culprit="autocast",
+        summary="All buckets are captured within one autocast, which casts a head's weights in the first warm-up.",
+        twin="Only the step itself enters autocast, so that each graph casts for itself.",
+        module="",
+        silent=True,
+    ),
+    CaptureFault(
         name="unjoined-stream",
         rule="CGD208",
         culprit="Stream.wait_stream",

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from cudagraph_doctor.reference_models.decode import MLP, DecoderConfig
-from cudagraph_doctor.reference_models.inputs import TABLE_WIDTH, DecodeInputs
+from cudagraph_doctor.reference_models.inputs import TABLE_WIDTH, DecodeInputs, padding, stage
 from cudagraph_doctor.reference_models.loop import ReferenceLoop
 from cudagraph_doctor.reference_models.requests import BLOCK_SIZE
 
@@ -311,6 +311,71 @@ class CountedInStaging(CountedInStep):
         self.steps += 1
 
 
+# autocast-around-captures
+
+
+class Scored(Sampler):
+    """Scores the logits by a head that is still trained: its weights are float32, and need gradients."""
+
+    def __init__(self, config: DecoderConfig, device: str) -> None:
+        super().__init__(config, device)
+        self.head = nn.Linear(config.vocab_size, 1, device=device)
+
+    @torch.no_grad()
+    def aside(self, logits: torch.Tensor, inputs: DecodeInputs) -> None:
+        """Note the best score."""
+        with lower_precision(self.device):
+            self.seen.copy_(self.head(logits.float()).amax())
+
+
+class CapturedApart(Sampled):
+    """Warms up and captures each bucket by itself. The decoder has the precision that it wants, and is left alone."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args, sampler=Scored)
+
+    def forward(self, inputs: DecodeInputs) -> Outputs:
+        """The decode step."""
+        with lower_precision(self.device, enabled=False):
+            logits = ReferenceLoop.forward(self, inputs)["logits"]
+        return {"logits": logits, "tokens": self.sampler(logits, inputs)}
+
+    def graphed(self) -> Callable[[DecodeInputs], Outputs]:
+        """Capture all buckets, the largest first; replays stage a step and give its rows."""
+        captured = {bucket: self.capture(bucket) for bucket in reversed(self.buckets)}
+
+        def run(fresh: DecodeInputs) -> Outputs:
+            rows = len(fresh.input_ids)
+            graph, static, outputs = captured[min(bucket for bucket in captured if bucket >= rows)]
+            stage(static, fresh)
+            graph.replay()
+            return {name: output[:rows] for name, output in outputs.items()}
+
+        return run
+
+    def capture(self, bucket: int) -> tuple[torch.cuda.CUDAGraph, DecodeInputs, Outputs]:
+        """One graph, its static inputs and outputs."""
+        graph, static = torch.cuda.CUDAGraph(), padding(bucket, self.device)
+        self.forward(static)
+        with torch.cuda.graph(graph):  # planted: autocast-around-captures CGD221
+            outputs = self.forward(static)
+        return graph, static, outputs
+
+
+class CapturedInAutocast(CapturedApart):
+    """Within autocast, as training was."""
+
+    def graphed(self) -> Callable[[DecodeInputs], Outputs]:
+        """Capture all buckets. What autocast has cast in the first warm-up is freed on the way out."""
+        with lower_precision(self.device):
+            return super().graphed()
+
+
+def lower_precision(device: str, enabled: bool = True) -> torch.autocast:
+    """Autocast to bfloat16."""
+    return torch.autocast(torch.device(device).type, dtype=torch.bfloat16, enabled=enabled)
+
+
 PLANTED: dict[str, tuple[Callable[..., ReferenceLoop], Callable[..., ReferenceLoop]]] = {
     "item": (partial(InSecondLayer, mlp=RangeChecked), partial(InSecondLayer, mlp=Clamped)),
     "if-tensor": (behind(BranchOnTensor), behind(WhereOnTensor)),
@@ -322,5 +387,6 @@ PLANTED: dict[str, tuple[Callable[..., ReferenceLoop], Callable[..., ReferenceLo
     "repeat-interleave": (behind(RepeatedByCounts), behind(RepeatedToSize)),
     "attribute-written": (CountedInStep, CountedInStaging),
     "three-at-once": (behind(ThreeAtOnce), behind(NoneAtOnce)),
+    "autocast-around-captures": (CapturedInAutocast, CapturedApart),
 }
 """Fault and clean twin by the fault's name."""

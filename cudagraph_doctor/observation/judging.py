@@ -18,6 +18,7 @@ from cudagraph_doctor.observation.model import (
     Observation,
     Operation,
     Refusal,
+    StrayCasts,
 )
 
 _RULES = {
@@ -59,7 +60,7 @@ _SPOKEN = {
 _CALLERS = 4
 """Lines that are shown around a finding's own."""
 
-RULES = tuple(sorted({code for code, _ in _RULES.values()} | {"CGD215", "CGD217"}))
+RULES = tuple(sorted({code for code, _ in _RULES.values()} | {"CGD215", "CGD217", "CGD221"}))
 """The codes that findings can have."""
 
 
@@ -76,6 +77,7 @@ def judge(seen: Observation, backend: str, values: bool = True) -> list[Finding]
         *(_first_use(first, backend) for first in seen.first_uses),
         *(_silent(operation, backend) for operation in (*seen.outside, *seen.host_sources, *seen.left_out.harmful)),
         *(_empty(graph, backend) for graph in seen.empty),
+        *(_stray_casts(casts, backend) for casts in seen.casts if casts.gone or casts.made_in_capture),
         *(_host_value(value, backend, values) for value in seen.host_values),
         *(_suspected(operation, backend) for operation in seen.suspected),
     ]
@@ -178,6 +180,44 @@ def _empty(graph: EmptyGraph, backend: str) -> Finding:
         location=graph.location,
         backend=backend,
     )
+
+
+def _stray_casts(casts: StrayCasts, backend: str) -> Finding:
+    """What was cast in an earlier capture and is alive may be right, if that graph is always replayed before."""
+    modules = f"casts of {', '.join(casts.modules)}" if casts.modules else ""
+    related = [replace(casts.made, role="cast first")] if casts.made else []
+    if casts.read and casts.read != casts.location:
+        related.append(replace(casts.read, role="read first"))
+    return Finding(
+        code="CGD221",
+        message=_of_stray_casts(casts),
+        severity=Severity.ERROR,
+        proof=Proof.MEASURED if casts.gone or not casts.captures else Proof.SUSPECTED,
+        fix="Enter autocast inside of the captured step only, so that each graph casts for itself, or with "
+        "cache_enabled=False around the captures; or keep the weights in the lower precision.",
+        culprit=Culprit("operation", "autocast's cache", modules),
+        location=casts.location,
+        related=tuple(related),
+        backend=backend,
+        evidence={"weights": casts.weights, "captures": casts.captures, "modules": list(casts.modules)},
+    )
+
+
+def _of_stray_casts(casts: StrayCasts) -> str:
+    copies = f"the lower-precision copies of {casts.weights} weight{'s' if casts.weights > 1 else ''}"
+    if not casts.captures:
+        return (
+            f"Eager code reads {copies} that autocast made while a capture was open, and kept: a capture computes "
+            "nothing, and no replay came in between."
+        )
+    graphs = "A graph reads" if casts.captures == 1 else f"{casts.captures} graphs read"
+    when = "in an earlier capture" if casts.made_in_capture else "before the capture"
+    fate = (
+        "Autocast is left when the target has captured, and their memory is free: replays read what comes there next."
+        if casts.gone
+        else "Only replays of the graph that was captured then write them."
+    )
+    return f"{graphs} {copies} that autocast made {when}, and kept. {fate}"
 
 
 def _host_value(value: HostValue, backend: str, values: bool) -> Finding:

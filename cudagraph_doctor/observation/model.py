@@ -118,6 +118,27 @@ class EmptyGraph:
 
 
 @dataclass(frozen=True, slots=True)
+class StrayCasts:
+    """Weights that autocast cast and kept, and that were read elsewhere: in another capture, or by eager code."""
+
+    location: Location | None
+    """Where the capture that reads them was opened; for eager code, where it reads them."""
+    made: Location | None
+    """Where the first of them was cast."""
+    read: Location | None
+    """Where the first of them is read."""
+    modules: tuple[str, ...]
+    """Paths of the nn.Modules that were running when they were cast."""
+    weights: int
+    captures: int
+    """How many captures read them, 0 for eager code."""
+    made_in_capture: bool
+    """They were cast while another capture was open, which computes nothing: only replays of its graph write them."""
+    gone: bool
+    """Their memory was free again when the target had captured."""
+
+
+@dataclass(frozen=True, slots=True)
 class HostValue:
     """A host value that the captured body writes, and that is read outside of the graph."""
 
@@ -167,8 +188,9 @@ class Observation:
     moved: tuple[str, ...] = ()
     """Paths of all host values that moved while a capture was open."""
     left_out: LeftOut = LeftOut()
-    autocast_keeps: bool = False
-    """Whether a capture was opened inside of an autocast that keeps the weights that it casts."""
+    casts: tuple[StrayCasts, ...] = ()
+    autocast_from_before: bool = False
+    """Whether an autocast was around a capture since before the target began to capture."""
     instrument: str = ""
     """Why CUPTI did not tell, a clause; "" if it did."""
     out_of_reach: tuple[str, ...] = ()

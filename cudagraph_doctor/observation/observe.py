@@ -7,6 +7,7 @@
 4. Watched captures. Each gives what is known to be illegal its value from the dry run, and fails at the next illegal
    operation. One that goes through ends it: what it took was legal, whatever it looked like.
 5. If the body asked whether it is captured: dry runs that are told so and dry runs that are told the truth, compared.
+6. If a capture is opened inside of an autocast: a dry run that follows what that keeps.
 """
 
 from __future__ import annotations
@@ -69,6 +70,8 @@ class Observer:
         self._progress.advance("host values")
         host_values, moved = self._runs.host_values()
         left_out = self._left_out() if dry.session.asked else LeftOut()
+        casts = self._runs.casts() if dry.session.autocast_around else None
+        stray_casts = casts.strays() if casts else ()
         always = warmed[-1].attempt.refusal if warmed and not warmed[-1].out_of_reach else None
         if always and not refusals:  # watched, something else ran
             refusals = [always]
@@ -99,7 +102,8 @@ class Observer:
             outside=outside,
             host_sources=tuple(_grouped([*dry.lost_sources, *taken])),
             left_out=left_out,
-            autocast_keeps=dry.session.autocast_keeps,
+            casts=stray_casts,
+            autocast_from_before=casts is not None and casts.from_before,
             empty=empty,
             host_values=host_values,
             moved=moved,

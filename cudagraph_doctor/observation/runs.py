@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import dropwhile
+from typing import TypeVar
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -22,6 +23,7 @@ from cudagraph_doctor.graph.origins import ModulePath
 from cudagraph_doctor.graph.recovery import free_generators
 from cudagraph_doctor.observation import cuda_errors
 from cudagraph_doctor.observation.calls import wrapped
+from cudagraph_doctor.observation.casts import CastWatch
 from cudagraph_doctor.observation.effects import Done, Effects, EffectWatch
 from cudagraph_doctor.observation.functions import IndexWatch
 from cudagraph_doctor.observation.host_values import HostValues
@@ -34,6 +36,8 @@ from cudagraph_doctor.observation.values import Kept
 from cudagraph_doctor.observation.windows import Windows
 from cudagraph_doctor.proof.state import Memory
 from cudagraph_doctor.walk import walk
+
+_Mode = TypeVar("_Mode", bound=TorchDispatchMode)
 
 
 @dataclass(slots=True)
@@ -111,17 +115,26 @@ class Runs:
             pretends: tell it that it is captured.
             looked_at: see `EffectWatch`.
         """
-        watches: list[EffectWatch] = []
+        watch = self._watched_by(lambda session: EffectWatch(session, self._backend, looked_at), pretends)
+        return watch.effects
 
-        def watch(session: Session) -> EffectWatch:
-            watches.append(EffectWatch(session, self._backend, looked_at))
-            return watches[0]
+    def casts(self) -> CastWatch:
+        """The body eagerly, with what autocast casts; asked for strays at once, it tells what outlived this."""
+        return self._watched_by(lambda session: CastWatch(session, self._backend))
 
-        *_, error = self._run(dry=True, watched=False, pretends=pretends, mode=watch)
+    def _watched_by(self, make: Callable[[Session], _Mode], pretends: bool = True) -> _Mode:
+        """The body eagerly under a mode of its own; the mode."""
+        made: list[_Mode] = []
+
+        def mode(session: Session) -> _Mode:
+            made.append(make(session))
+            return made[0]
+
+        *_, error = self._run(dry=True, watched=False, pretends=pretends, mode=mode)
         if error is not None:
             raise error
         self._backend.synchronize()
-        return watches[0].effects
+        return made[0]
 
     def capture(self, *, watched: bool = True, served: tuple[Site, ...] = (), error_mode: str = "") -> Run:
         """Capture for real.

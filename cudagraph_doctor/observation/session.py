@@ -86,8 +86,10 @@ class Session:
         self.failures: list[Failure] = []
         self.failed_calls: list[FailedCall] = []
         """As CUPTI told them."""
-        self.autocast_keeps = False
-        """Whether a capture was opened inside of an autocast that keeps the weights that it casts."""
+        self.autocast_around = False
+        """Whether a capture was opened inside of an autocast, which may keep the weights that it casts."""
+        self.replays = 0
+        """How often graphs were replayed, or would have been."""
         self.outside: list[Operation] = []
         """What was issued to streams that are not captured, at the line below the one that made the stream current."""
         self.host_sources: list[HostSource] = []
@@ -163,8 +165,6 @@ class Session:
         place = lines[0].location() if lines else None
         self.window = Window(len(self.windows), Ledger(stream, self._watched), error_mode, place)
         self.windows.append(self.window)
-        on = any(torch.is_autocast_enabled(device) for device in ("cuda", "cpu"))
-        self.autocast_keeps |= on and torch.is_autocast_cache_enabled()
         if self._host:
             self._host.opened()
         return self.window

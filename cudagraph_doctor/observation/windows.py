@@ -20,6 +20,7 @@ from cudagraph_doctor.graph.backend import Backend
 from cudagraph_doctor.graph.illegal import Kind
 from cudagraph_doctor.graph.legality import Illegal
 from cudagraph_doctor.graph.recovery import forget_captured_events
+from cudagraph_doctor.observation.casts import within_autocast
 from cudagraph_doctor.observation.session import Session
 
 _METHODS = ("capture_begin", "capture_end", "instantiate", "pool", "register_generator_state", "replay", "reset")
@@ -168,6 +169,7 @@ class Windows:
         stream = torch.cuda.current_stream()
         self._part.clear()
         session.open(int(stream.cuda_stream), mode)
+        session.autocast_around |= within_autocast()
         if session.dry:
             self._pools[graph] = torch.cuda.graph_pool_handle() if pool is None else pool
         try:
@@ -212,6 +214,7 @@ class Windows:
                 self._own["replay"](graph)
 
         session = self._session
+        session.replays += 1
         if session.window is not None and graph in self._part:
             return
         if session.window is not None:

@@ -10,14 +10,14 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils.checkpoint import checkpoint
 
 from cudagraph_doctor.checks import capture_ops
@@ -462,33 +462,237 @@ def test_a_checkpoint_reads_the_generator(backend: Backend) -> None:
     assert named(outcome(CheckpointedWithoutDraws, backend)) == []
 
 
-@pytest.mark.parametrize(("around", "cached", "said"), [(True, True, True), (True, False, False), (False, True, False)])
-def test_an_autocast_around_a_capture_that_keeps_what_it_casts_is_said(
-    backend: Backend, around: bool, cached: bool, said: bool
-) -> None:
-    def autocast() -> torch.autocast:
-        kind = torch.device(backend.device).type
-        return torch.autocast(kind, dtype=torch.bfloat16, cache_enabled=cached)
+class Mixed(Loop):
+    """Runs a layer under autocast, and captures two buckets by itself."""
 
-    class Mixed(Loop):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            with autocast() if not around else nullcontext():
-                return super().forward(x)
+    buckets = (2, 4)
 
-        def graphed(self) -> Callable[[torch.Tensor], torch.Tensor]:
-            graph, static = torch.cuda.CUDAGraph(), torch.ones(4, 4, device=self.device)
-            with autocast() if around else nullcontext(), torch.cuda.graph(graph):
-                out = self.forward(static)
+    def __init__(self, device: str) -> None:
+        super().__init__(device)
+        self.layer = torch.nn.Linear(4, 4, device=device)
+        self.on: dict[str, Any] = {"device_type": torch.device(device).type, "dtype": torch.bfloat16}
 
-            def run(x: torch.Tensor) -> torch.Tensor:
-                static[: len(x)].copy_(x)
-                graph.replay()
-                return out[: len(x)]
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(**self.on):
+            y: torch.Tensor = self.layer(x)
+            return y
 
-            return run
+    def around(self) -> AbstractContextManager[Any]:
+        """What each warm-up and capture is in."""
+        return torch.autocast(**self.on)
 
-    found = outcome(Mixed, backend)
-    assert named(found) == [] and any("autocast" in sentence for sentence in found.not_checked) == said
+    def captured(self, bucket: int) -> tuple[Any, torch.Tensor, torch.Tensor]:
+        graph, static = torch.cuda.CUDAGraph(), torch.ones(bucket, 4, device=self.device)
+        self.forward(static)
+        with torch.cuda.graph(graph):  # CGD221
+            out = self.forward(static)
+        return graph, static, out
+
+    def graphed(self) -> Callable[[torch.Tensor], torch.Tensor]:
+        runs = {}
+        for bucket in reversed(self.buckets):
+            with self.around():
+                runs[bucket] = self.captured(bucket)
+
+        def run(x: torch.Tensor) -> torch.Tensor:
+            graph, static, out = runs[min(bucket for bucket in self.buckets if bucket >= len(x))]
+            static[: len(x)].copy_(x)
+            graph.replay()
+            return out[: len(x)]
+
+        return run
+
+
+class MixedAroundOff(Mixed):
+    """An autocast that is off keeps for those inside of it all the same."""
+
+    def around(self) -> AbstractContextManager[Any]:
+        return torch.autocast(**self.on, enabled=False)
+
+
+@pytest.mark.parametrize("make", [Mixed, MixedAroundOff])
+def test_weights_that_autocast_cast_before_a_capture(make: type[Mixed], backend: Backend) -> None:
+    [finding] = outcome(make, backend).findings
+    assert [(finding.code, finding.location and finding.location.line)] == marked(Mixed)
+    assert finding.proof is Proof.MEASURED and "their memory is free" in finding.message
+    assert finding.evidence == {"weights": 4, "captures": 2, "modules": ["layer"]}  # two for each block of autocast
+    assert [place.code for place in finding.related] == ["y: torch.Tensor = self.layer(x)"] * 2
+
+
+class MixedInside(Mixed):
+    """Clean twin: each step enters autocast and leaves it."""
+
+    def around(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+
+class MixedUncached(Mixed):
+    """Clean twin: nothing is kept."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__(device)
+        self.on["cache_enabled"] = False
+
+
+class MixedFrozen(Mixed):
+    """Clean twin: autocast keeps nothing of weights that need no gradients."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__(device)
+        self.layer.requires_grad_(False)
+
+
+class MixedWarmedApart(Mixed):
+    """Clean twin: the graph casts for itself, inside of an autocast that keeps."""
+
+    def captured(self, bucket: int) -> tuple[Any, torch.Tensor, torch.Tensor]:
+        graph, static = torch.cuda.CUDAGraph(), torch.ones(bucket, 4, device=self.device)
+        with torch.cuda.graph(graph):
+            out = self.forward(static)
+        return graph, static, out
+
+
+@pytest.mark.parametrize("make", [MixedInside, MixedUncached, MixedFrozen, MixedWarmedApart])
+def test_casts_that_each_graph_makes_for_itself(make: type[Mixed], backend: Backend) -> None:
+    found = outcome(make, backend)
+    assert named(found) == [] and "autocast" not in " ".join(found.not_checked)
+
+
+class MixedInference(Mixed):
+    """A finding where torch keeps casts under inference_mode; newer ones do not."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.inference_mode():
+            return super().forward(x)
+
+
+def test_casts_under_inference_mode(backend: Backend) -> None:
+    class Casts(TorchDispatchMode):
+        of_weight = 0
+
+        def __init__(self) -> None:
+            super().__init__()  # type: ignore[no-untyped-call, unused-ignore]
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.of_weight += func in (torch.ops.aten.to.dtype, torch.ops.aten._to_copy.default) and args[0] is weight
+            return func(*args, **(kwargs or {}))
+
+    kind = torch.device(backend.device).type
+    weight = torch.nn.Parameter(torch.ones(4, 4, device=kind))
+    with torch.inference_mode(), Casts() as casts, torch.autocast(kind, dtype=torch.bfloat16):
+        for _ in range(2):
+            torch.nn.functional.linear(torch.ones(4, device=kind), weight)
+    assert casts.of_weight in (1, 2)
+    assert named(outcome(MixedInference, backend)) == (marked(Mixed) if casts.of_weight == 1 else [])
+
+
+class MixedAroundAll(MixedWarmedApart):
+    """All captures in one autocast: the second graph has no cast of its own."""
+
+    def graphed(self) -> Callable[[torch.Tensor], torch.Tensor]:
+        with torch.autocast(**self.on):
+            return super().graphed()
+
+    def captured(self, bucket: int) -> tuple[Any, torch.Tensor, torch.Tensor]:
+        graph, static = torch.cuda.CUDAGraph(), torch.ones(bucket, 4, device=self.device)
+        with torch.cuda.graph(graph):  # CGD221
+            out = self.forward(static)
+        return graph, static, out
+
+
+def test_weights_that_were_cast_in_another_capture(backend: Backend) -> None:
+    [finding] = outcome(MixedAroundAll, backend).findings
+    assert [(finding.code, finding.location and finding.location.line)] == marked(MixedAroundAll)
+    assert finding.proof is Proof.MEASURED and "in an earlier capture" in finding.message
+    assert finding.evidence["captures"] == 1
+
+
+class MixedLazily(MixedAroundAll):
+    """The step keeps a cast of its own from when it first ran: in the first capture."""
+
+    def reset(self) -> None:
+        super().reset()
+        self.weight16: torch.Tensor | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(**self.on):
+            if self.weight16 is None:
+                self.weight16 = self.layer.weight.to(torch.bfloat16)
+            return x @ self.weight16.T
+
+
+def test_a_cast_of_an_earlier_capture_that_is_still_there_is_a_suspicion(backend: Backend) -> None:
+    [finding] = outcome(MixedLazily, backend).findings
+    assert [(finding.code, finding.location and finding.location.line)] == marked(MixedAroundAll)
+    assert finding.proof is Proof.SUSPECTED and "Only replays of the graph" in finding.message
+
+
+class MixedKept(MixedLazily):
+    """Clean twin: from before the captures, and it stays."""
+
+    def graphed(self) -> Callable[[torch.Tensor], torch.Tensor]:
+        with torch.autocast(**self.on):
+            self.forward(torch.ones(1, 4, device=self.device))
+            return super().graphed()
+
+
+def test_a_cast_from_before_the_captures_that_stays_is_no_finding_but_said(backend: Backend) -> None:
+    found = outcome(MixedKept, backend)
+    assert named(found) == [] and any("updates of weights" in sentence for sentence in found.not_checked)
+
+
+class MixedEagerAfter(MixedWarmedApart):
+    """Falls back to an eager step inside of the autocast that its first capture was in."""
+
+    def graphed(self) -> Callable[[torch.Tensor], torch.Tensor]:
+        with torch.autocast(**self.on):
+            self.captured(4)
+            self.layer(torch.ones(2, 4, device=self.device))  # CGD221
+        return super().graphed()
+
+
+def test_eager_code_that_reads_what_a_capture_cast(backend: Backend) -> None:
+    [finding] = outcome(MixedEagerAfter, backend).findings
+    assert [(finding.code, finding.location and finding.location.line)] == marked(MixedEagerAfter)
+    assert finding.message.startswith("Eager code reads") and finding.proof is Proof.MEASURED
+
+
+class MixedReplayedBefore(MixedEagerAfter):
+    """Clean twin: the graph is replayed first."""
+
+    def graphed(self) -> Callable[[torch.Tensor], torch.Tensor]:
+        with torch.autocast(**self.on):
+            graph, *_ = self.captured(4)
+            graph.replay()
+            self.layer(torch.ones(2, 4, device=self.device))
+        return MixedWarmedApart.graphed(self)
+
+
+def test_a_replay_computes_what_a_capture_cast(backend: Backend) -> None:
+    assert named(outcome(MixedReplayedBefore, backend)) == []
+
+
+def test_what_autocast_kept_from_before_all_captures_is_said(backend: Backend) -> None:
+    class Stays(Mixed):
+        def around(self) -> AbstractContextManager[Any]:
+            torch.autocast(**self.on).__enter__()
+            return nullcontext()
+
+    with backend.installed(), ExitStack() as stack:
+        target = Stays(backend.device)
+        stack.callback(_leave_autocast)
+        found = looked_at(target, backend)
+    assert named(found) == []
+    assert any("it was entered already" in sentence for sentence in found.not_checked)
+
+
+def _leave_autocast() -> None:
+    """As leaving what was entered for good does."""
+    for device in ("cpu", "cuda"):
+        torch.set_autocast_enabled(device, False)
+    while torch.autocast_decrement_nesting() > 0:
+        pass
+    torch.clear_autocast_cache()
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, nullcontext])

@@ -18,6 +18,7 @@ from cudagraph_doctor.observation.model import (
     Observation,
     Operation,
     Refusal,
+    StrayCasts,
     ToldBy,
 )
 from cudagraph_doctor.rules import RULES
@@ -120,6 +121,43 @@ def test_captures_that_succeed_and_are_wrong() -> None:
     unknown = replace(seen.host_values[0], written=None)
     [value] = judge(replace(NOTHING, host_values=(unknown,)), "emulated")
     assert value.location and value.location.line == CALLER.line
+
+
+CASTS = StrayCasts(PLACE, CALLER, CALLER, ("head",), weights=2, captures=3, made_in_capture=False, gone=True)
+
+
+@pytest.mark.parametrize(
+    ("casts", "message", "proof"),
+    [
+        (
+            CASTS,
+            "3 graphs read the lower-precision copies of 2 weights that autocast made before",
+            "measured",
+        ),
+        (
+            replace(CASTS, weights=1, captures=1),
+            "A graph reads the lower-precision copies of 1 weight ",
+            "measured",
+        ),
+        (
+            replace(CASTS, made_in_capture=True),
+            "made in an earlier capture, and kept. Autocast is",
+            "measured",
+        ),
+        (replace(CASTS, made_in_capture=True, gone=False), "and kept. Only replays of the graph", "suspected"),
+        (replace(CASTS, made_in_capture=True, gone=False, captures=0), "Eager code reads the lower-", "measured"),
+    ],
+)
+def test_casts_that_are_read_elsewhere(casts: StrayCasts, message: str, proof: str) -> None:
+    [finding] = judge(replace(NOTHING, casts=(casts,)), "cuda")
+    assert (finding.code, finding.severity, finding.proof) == ("CGD221", Severity.ERROR, Proof(proof))
+    assert message in finding.message and finding.location == PLACE
+    assert [place.role for place in finding.related] == ["cast first", "read first"]
+    assert finding.culprit and finding.culprit.detail == "casts of head"
+
+
+def test_casts_from_before_that_stay_are_no_finding() -> None:
+    assert judge(replace(NOTHING, casts=(replace(CASTS, gone=False),)), "cuda") == []
 
 
 def test_what_no_capture_came_to_is_suspected_and_last() -> None:

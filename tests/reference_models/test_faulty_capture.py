@@ -181,6 +181,21 @@ def test_replays_of_an_empty_graph_do_nothing(request: Any, place: str, twin: bo
     del static
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("twin", [False, True])
+def test_what_autocast_cast_around_a_capture_is_overwritten(cuda: str, twin: bool) -> None:
+    """Emulated, memory that is free is not given to others."""
+    target = made(cuda, "autocast-around-captures", twin)
+    run, inputs, seen = target.graphed(), target.next_inputs(0, 4), target.model.sampler.seen
+    target.forward(inputs)
+    eager = seen.item()
+    others = [torch.full((64,), 1e4, dtype=torch.bfloat16, device=cuda) for _ in range(8192)]
+    run(inputs)
+    torch.cuda.synchronize()
+    assert abs(seen.item() - eager) < 0.1 if twin else abs(seen.item() - eager) > 1.0
+    del others
+
+
 def test_the_captured_source_is_dropped(emulated: str) -> None:
     target = made(emulated, "host-source-dies")
     ready = weakref.ref(target.model.sampler.spare[-1].untyped_storage())
