@@ -73,7 +73,7 @@ def _visit(arms: Arms, at: Planned, with_state: bool, start: Snapshot | None = N
 
     [result] = arms.play([at], by_graph)
     if not with_state:
-        result.state.clear()
+        result.state = {}
     return result
 
 

@@ -20,6 +20,7 @@ import torch
 from cudagraph_doctor import tree
 from cudagraph_doctor.graph.backend import Backend, Block
 from cudagraph_doctor.proof.state import Extent, Memory, Snapshot
+from cudagraph_doctor.proof.state_changes import Changes
 from cudagraph_doctor.proof.subject import Planned, Replaying, Subject
 from cudagraph_doctor.walk import Walk, walk
 
@@ -50,7 +51,7 @@ class Result:
     arm: Arm
     outputs: dict[str, Any]
     """Leaves by path; tensors are copies."""
-    state: dict[Extent, torch.Tensor]
+    state: Mapping[Extent, torch.Tensor]
     """Bytes of the state after the run."""
 
 
@@ -235,6 +236,7 @@ class Arms:
         """The state that all arms of the next step start from."""
         self.backend.synchronize()
         self.memory.refresh()
+        self._saved = None  # one snapshot at a time
         self._saved = self.memory.save(self.found.state | self.found.touched)
 
     @property
@@ -286,7 +288,8 @@ class Arms:
             leaves = tree.copies(outputs)
         del outputs
         self.backend.synchronize()
-        return Result(arm, leaves, self.memory.save(self.found.state).memory)
+        base = {} if self._saved is None else self._saved.memory
+        return Result(arm, leaves, Changes(self.memory, self.found.state, base))
 
     def truth(self, at: Planned) -> dict[str, torch.Tensor]:
         """The step's true values, in memory of ours: no rewind writes over them."""
@@ -299,7 +302,7 @@ class Arms:
         self.rewind()
         if self.found.host_moves:
             self.subject.eager(at)
-        self.memory.restore(Snapshot(dict(state), self.saved.random))
+        self.memory.restore(Snapshot(state, self.saved.random))
         results = []
         for later in self._plan[at.index + 1 : at.index + 1 + horizon]:
             self.runs += 1

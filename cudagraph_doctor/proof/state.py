@@ -10,6 +10,7 @@ import bisect
 import random
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any
@@ -38,7 +39,7 @@ class Extent:
 class Snapshot:
     """Saved bytes of some extents, and the random state of host and device."""
 
-    memory: dict[Extent, torch.Tensor]
+    memory: Mapping[Extent, torch.Tensor]
     """uint8 copies, in the doctor's own memory."""
     random: dict[str, Any] = field(default_factory=dict)
 
@@ -78,6 +79,10 @@ class Memory:
     def blocks(self) -> set[Block]:
         """The allocations that were alive at the last `refresh`."""
         return set(self._blocks)
+
+    def own_memory(self) -> AbstractContextManager[None]:
+        """What is allocated inside the block is not watched."""
+        return self._backend.own_memory()
 
     @property
     def live_bytes(self) -> int:

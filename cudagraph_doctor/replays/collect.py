@@ -86,11 +86,14 @@ class Watcher:
             self._given |= arms.subject.truth(at).keys()
         arms.begin(plan)
         for at in plan:
-            arms.save()
-            eager = arms.run(Arm.EAGER, at)
-            self._look_at(at)
-            arms.commit(at, eager)
+            self._watch_step(at)
         return self.seen
+
+    def _watch_step(self, at: Planned) -> None:
+        self._arms.save()
+        eager = self._arms.run(Arm.EAGER, at)
+        self._look_at(at)
+        self._arms.commit(at, eager)
 
     def _look_at(self, at: Planned) -> None:
         arms = self._arms
