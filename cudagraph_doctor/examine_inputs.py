@@ -61,6 +61,9 @@ def _after_a_survey(settings: Settings, display: Display, checks: tuple[str, ...
     outcome = added(_of(report), seen) if seen else _of(report)
     if lost:
         outcome = replace(outcome, not_checked=(*outcome.not_checked, lost))
+    if history is not None:
+        new = outcome.not_checked[len(_of(report).not_checked) :]
+        history = replace(history, not_checked=(*history.not_checked, *new))
     outcomes = tuple(outcome if one.check == CHECK else one for one in report.outcomes)
     return replace(report, outcomes=outcomes, settings={**report.settings, "poison": True}), history
 

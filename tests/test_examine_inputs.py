@@ -100,7 +100,8 @@ LATE = str(Path(__file__).resolve().parent / "replays" / "late_value.py")
 def late(name: str, **more: Any) -> Report:
     """The steps asked for end before the value changes that `late_value.py` is about."""
     settings = Settings("inputs", f"{LATE}:{name}", backend="emulated", steps=4, in_process=True, **more)
-    report, _ = examine_inputs.examine_inputs(settings, Display())
+    report, history = examine_inputs.examine_inputs(settings, Display())
+    assert history is not None and set(history.not_checked) <= set(report.outcomes[0].not_checked)
     return report
 
 

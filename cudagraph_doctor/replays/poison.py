@@ -39,6 +39,8 @@ _TRIES = 4
 """Steps after which a tensor that none of them wrote is taken for a table, where the target names no inputs."""
 _FURTHER = (2, 4, 8)
 """How many times as many steps are looked at for a value that the asked ones do not have."""
+_UNTOLD = 4
+"""How many times as many are played where nobody tells values beforehand."""
 
 Number = bool | int | float
 
@@ -66,7 +68,7 @@ def sentinels(values: Sequence[torch.Tensor]) -> tuple[Number, Number] | None:
     Args:
         values: of one input, as steps have them.
     """
-    held = [value.detach().reshape(-1).cpu() for value in values if value.numel()]
+    held = [value.reshape(-1) for value in values if value.numel()]
     if not held or held[0].dtype.is_complex:
         return None
     if held[0].dtype is torch.bool:
@@ -131,20 +133,21 @@ class Survey:
     def run(self, progress: Progress) -> None:
         """Poison each input at each step, until it is known to be left alone."""
         arms = self._arms
-        scenes = {}
+        inputs: dict[int, dict[str, torch.Tensor]] = {}
         arms.begin(self._plan)
         for at in self._plan:
             arms.save()
             eager = arms.run(Arm.EAGER, at)
-            scenes[at.index] = look(arms, at)
-            self._note_values(at, scenes[at.index])
+            scene = look(arms, at)
+            inputs[at.index] = self._inputs(scene)
+            self._note_values(at, scene)
             arms.commit(at, eager)
         arms.begin(self._plan)
         for at in self._plan:
             progress.advance(f"step {at.step}, {at.in_rows}, graph {at.key}")
             arms.save()
             eager = arms.run(Arm.EAGER, at)
-            for name, buffer in self._inputs(scenes[at.index]).items():
+            for name, buffer in inputs[at.index].items():
                 if name not in self.found and (self._is_input(name) or self._tried[name] < _TRIES):
                     self._poison(at, name, buffer)
             arms.commit(at, eager)
@@ -153,7 +156,7 @@ class Survey:
         """What steps have for each input: the truth where it is told, else what the input held."""
         truth = self._arms.truth(at)
         for name in self._inputs(scene):
-            self._held.setdefault(name, []).append(truth.get(name, scene.contents[name]))
+            self._held.setdefault(name, []).append(truth.get(name, scene.contents[name]).cpu())
 
     def _inputs(self, scene: Scene) -> dict[str, torch.Tensor]:
         """The static inputs; of runners and engines, who do not name them, all small tensors but weights and state."""
@@ -182,7 +185,7 @@ class Survey:
                 return
             self._poisoned.add(name)
             self._tried[name] += 1
-            left = one.launched_with != other.launched_with
+            left = _unlike(one.launched_with, other.launched_with)
             arrived = int(left.sum())
             if arrived < buffer.numel():
                 self._written.add(name)
@@ -219,7 +222,8 @@ def _filled(backend: Backend, buffer: torch.Tensor, value: Number) -> Iterator[N
     """Staging finds the sentinel all over the buffer; what it leaves of that is put back after."""
     # engines capture in inference mode; their buffers may only be written in it
     with backend.own_memory(), torch.inference_mode():
-        before, poison = buffer.clone(), torch.full(buffer.shape, value, device=buffer.device).to(buffer.dtype)
+        before = buffer.clone()
+        poison = torch.full(buffer.shape, value, device=buffer.device).to(buffer.dtype)
         buffer.copy_(poison)
     backend.synchronize()  # an engine may stage on a stream of its own
     try:
@@ -227,7 +231,14 @@ def _filled(backend: Backend, buffer: torch.Tensor, value: Number) -> Iterator[N
     finally:
         backend.synchronize()
         with backend.own_memory(), torch.inference_mode():
-            buffer.copy_(torch.where(buffer == poison, before, buffer))
+            buffer.copy_(torch.where(_unlike(buffer, poison), buffer, before))
+
+
+def _unlike(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """For each element, whether its bits differ: NaN is like itself."""
+    size = a.element_size()
+    one, other = (t.contiguous().reshape(-1).view(torch.uint8).view(-1, size) for t in (a, b))
+    return (one != other).any(1).view(a.shape)
 
 
 def _differ(a: Result, b: Result, with_state: bool) -> bool:
@@ -237,12 +248,12 @@ def _differ(a: Result, b: Result, with_state: bool) -> bool:
 def steps_wanted(subject: LoopSubject | EngineSubject, settings: Settings, found: Mapping[str, LeftAlone]) -> int:
     """Steps to play unpoisoned: so many that what was left alone has values that the asked steps do not have.
 
-    An engine does not tell its values beforehand: the most.
+    An engine does not tell its values beforehand, a runner not which of them are in which of its tensors.
     """
     if not found:
         return settings.steps
-    if isinstance(subject, EngineSubject):
-        return settings.steps * _FURTHER[-1]
+    if isinstance(subject, EngineSubject) or subject.form != "loop":
+        return settings.steps * _UNTOLD
     values = {name: _values(subject, _plan(subject, settings), name) for name in found}
     wanted = settings.steps
     for times in _FURTHER:
