@@ -32,6 +32,10 @@ _NOT_COUNTED = (
     "what a step leaves out of its captures without asking torch whether its stream captures (by a flag of its own), "
     "or launches without torch's dispatcher (Triton, CUDA C++)"
 )
+_KEPT_BY_PYTHON = (
+    "what a warm-up computed and Python kept (`if self.cache is None`), so that the graph does not compute it: `diff` "
+    "and `inputs` tell if it goes stale"
+)
 _CAST_BEFORE = (
     "weights that autocast cast before the target began to capture: it was entered already, and graphs may read what "
     "it keeps"
@@ -127,7 +131,7 @@ def _outcome(seen: Observation, backend: Backend, settings: Settings) -> Outcome
 
 
 def _not_checked(seen: Observation, backend: Backend) -> list[str]:
-    said = [*backend.not_checked(), _NOT_COUNTED]
+    said = [*backend.not_checked(), _NOT_COUNTED, _KEPT_BY_PYTHON]
     if backend.name == "emulated":
         said += _NOT_EMULATED
     elif seen.instrument:

@@ -20,7 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils.checkpoint import checkpoint
 
-from cudagraph_doctor.checks import capture_ops
+from cudagraph_doctor.checks import capture_ops, eager_diff
 from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.findings import Outcome, Proof, Severity, Status, outcome_from_json, to_json
 from cudagraph_doctor.graph.backend import Backend
@@ -460,6 +460,32 @@ def test_a_checkpoint_reads_the_generator(backend: Backend) -> None:
     found = outcome(Checkpointed, backend)
     assert named(found) == (marked(Checkpointed) if backend.name == "cuda" else [])
     assert named(outcome(CheckpointedWithoutDraws, backend)) == []
+
+
+class Memo(Loop):
+    """A warm-up computes what the capture then finds; staging drops it."""
+
+    total: torch.Tensor | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.total is None:
+            self.total = x.sum()  # not in the graph
+        return x * self.total
+
+    def update(self, static: torch.Tensor, fresh: torch.Tensor) -> None:
+        static.zero_()[: len(fresh)].copy_(fresh)
+        self.total = None
+
+
+def test_what_python_keeps_from_a_warm_up_is_found_by_diff(backend: Backend) -> None:
+    found = outcome(Memo, backend)
+    assert named(found) == [] and any("Python kept" in sentence for sentence in found.not_checked)
+    with backend.installed():
+        stale = eager_diff.run(Memo(backend.device), backend, Settings("diff"), Silent())
+    [finding] = stale.findings
+    assert finding.code == "CGD101" and finding.proof is not Proof.SUSPECTED
+    if backend.name == "emulated":
+        assert finding.location and finding.location.code == "self.total = x.sum()  # not in the graph"
 
 
 class Mixed(Loop):
