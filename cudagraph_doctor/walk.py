@@ -92,7 +92,7 @@ def _below(node: Any) -> Iterator[tuple[str, Any]]:
             for name, value in node.__dict__.get(table, {}).items():
                 yield f".{name}", value
         for name, value in node.__dict__.items():
-            if not name.startswith("_"):
+            if name[:1] != "_":
                 yield f".{name}", value
     elif isinstance(node, types.MethodType):
         yield "", node.__self__
@@ -138,12 +138,18 @@ def walk(roots: Mapping[str, object]) -> Walk:
     found = Walk()
     first: dict[int, str] = {}
     alive: list[Any] = []  # temporaries made while walking must not free their ids
-    queue: deque[tuple[str, Any, bool]] = deque((name, value, False) for name, value in roots.items())
+    queue: deque[tuple[str, Any, bool]] = deque()
+
+    def meet(path: str, value: Any, in_module: bool) -> None:
+        if isinstance(value, _SCALARS):  # most of them: not worth a turn of their own
+            found.scalars.setdefault(path.removeprefix("."), value)
+        else:
+            queue.append((path, value, in_module))
+
+    for name, value in roots.items():
+        meet(name, value, False)
     while queue:
         path, node, in_module = queue.popleft()
-        if isinstance(node, _SCALARS):
-            found.scalars.setdefault(path.removeprefix("."), node)
-            continue
         path = path.removeprefix(".")
         if id(node) in first:
             name = first[id(node)]
@@ -162,5 +168,5 @@ def walk(roots: Mapping[str, object]) -> Walk:
             found.modules.setdefault(path, node)
         inside = in_module or isinstance(node, torch.nn.Module)
         for element, value in _below(node):
-            queue.append((path + element, value, inside))
+            meet(path + element, value, inside)
     return found

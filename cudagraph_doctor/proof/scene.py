@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -52,6 +53,13 @@ class Scene:
 def look(arms: Arms, at: Planned, arm: Arm = Arm.REPLAYED) -> Scene:
     """Run the step once more and look at its tensors right before the (last) replay."""
     scene = Scene([], {}, {}, {})
+    with looking(arms, at, scene, arm):
+        arms.run(arm, at)
+    return scene
+
+
+def looking(arms: Arms, at: Planned, scene: Scene, arm: Arm = Arm.REPLAYED) -> AbstractContextManager[None]:
+    """Inside the block, replays fill in the scene right before they are launched: the last one stays."""
     told = bool(arms.subject.truth(at))
 
     def seen(_live: LiveGraph) -> None:
@@ -79,9 +87,7 @@ def look(arms: Arms, at: Planned, arm: Arm = Arm.REPLAYED) -> Scene:
             moved = _moved(arms, at, scene.held, around, fresh=arm is Arm.FRESH)
             scene.moved = {name: tensor.detach().clone() for name, tensor in moved.items() if name in own}
 
-    with arms.backend.log.listening(replaying=seen):
-        arms.run(arm, at)
-    return scene
+    return arms.backend.log.listening(replaying=seen)
 
 
 def moved_names(arms: Arms, at: Planned) -> list[str]:
