@@ -36,6 +36,7 @@ GROUPS = {
     "zoo-capture": ["tests/test_zoo.py", "-k", "capture-0"],
     "zoo-inputs": ["tests/test_zoo.py", "-k", "inputs-0"],
     "zoo-audit": ["tests/test_zoo.py", "-k", "measured"],
+    "zoo-poison": ["tests/test_zoo.py", "-k", "poisoned"],
     "faults": ["tests/checks", *APART],
     "capture": list(CAPTURES),
     "inputs": list(INPUTS),
@@ -49,7 +50,7 @@ GROUPS = {
 """Group -> what pytest is told."""
 WORKERS = {
     "capture": 15, "inputs": 15, "checkup": 15, "zoo": 3, "zoo-capture": 1, "zoo-inputs": 3, "zoo-audit": 1,
-    "faults": 3, "program": 2, "engines": 2, "nano-vllm": 2,
+    "zoo-poison": 15, "faults": 3, "program": 2, "engines": 2, "nano-vllm": 2,
 }  # fmt: skip
 """Groups that are spread over processes (pytest-xdist), where that is installed."""
 ROUNDS = (
@@ -69,6 +70,7 @@ ROUNDS = (
         "recording",
     ),
     ("checkup",),
+    ("zoo-poison",),
     ("audit",),  # it times steps
 )
 """Groups that run side by side; made for 16 cores."""

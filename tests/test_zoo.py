@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from cudagraph_doctor.checks import CHECKS, Check, bucket_audit
+from cudagraph_doctor.display import Display
 from cudagraph_doctor.errors import Inconclusive
+from cudagraph_doctor.examine_inputs import examine_inputs
 from cudagraph_doctor.findings import Outcome, Severity, Status
 from cudagraph_doctor.graph.backend import Backend
 from cudagraph_doctor.loader import load
@@ -28,6 +30,8 @@ RECAPTURES = 20
 """Captures of a target's steps that `inputs` compares on a GPU."""
 UNSTABLE = NUMERICS | {"CGD001"}
 """Allowed where eager itself does not repeat."""
+POISONED = ("constant_input", "incremental_block_table", "packed_inputs", "position_in_graph", "table_every_k_steps")
+"""Sound targets that leave inputs alone, or whose inputs are laid out in their own way: all others on a GPU."""
 UNSIZED = "above_largest_bucket"
 """Its keys tell no size: `audit --target` says so and measures nothing."""
 
@@ -124,6 +128,17 @@ def measured(entry: ZooEntry, backend: Backend) -> Outcome:
         return bucket_audit.run_on_target(load(settings, backend.device).target, backend, settings, Silent())
 
 
+def poisoned(entry: ZooEntry, backend: str, in_process: bool) -> Outcome:
+    """`inputs --poison` as the command line runs it."""
+    if entry.needs and importlib.util.find_spec(entry.needs) is None:
+        pytest.skip(f"{entry.needs} is not installed")
+    spec = str(ZOO / f"{entry.file}.py")
+    settings = Settings("inputs", spec, {"seed": "0"}, backend=backend, poison=True, in_process=in_process)
+    report, _ = examine_inputs(settings, Display())
+    (outcome,) = report.outcomes
+    return outcome
+
+
 def assert_measured_silent(entry: ZooEntry, backend: Backend) -> None:
     """Nothing above a note, and batches really compared; or refused in words."""
     if entry.file == UNSIZED:
@@ -155,6 +170,24 @@ def test_silent_emulated(entry: ZooEntry, check: str) -> None:
     from cudagraph_doctor.graph.emulated import EmulatedBackend
 
     assert_silent(entry, looked_at(entry, check, EmulatedBackend(), seed=0))
+
+
+@pytest.mark.parametrize("entry", [e for e in ENTRIES if e.file in POISONED], ids=lambda e: e.file)
+def test_poisoned_silent_emulated(entry: ZooEntry) -> None:
+    assert_silent(entry, poisoned(entry, "emulated", in_process=True))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.file)
+def test_poisoned_silent_on_the_gpu(entry: ZooEntry) -> None:
+    """In children: poison that ends one is said, and the zoo has to bear it."""
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA GPU")
+    outcome = poisoned(entry, "cuda", in_process=False)
+    assert_silent(entry, outcome)
+    assert not any(sentence.startswith("what poisoned inputs show") for sentence in outcome.not_checked)
 
 
 @pytest.mark.parametrize("entry", [e for e in ENTRIES if not e.needs_gpu], ids=lambda e: e.file)
