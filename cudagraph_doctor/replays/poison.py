@@ -148,7 +148,8 @@ class Survey:
             arms.save()
             eager = arms.run(Arm.EAGER, at)
             for name, buffer in inputs[at.index].items():
-                if name not in self.found and (self._is_input(name) or self._tried[name] < _TRIES):
+                known = name in self.found or name in self.not_poisoned
+                if not known and (self._is_input(name) or self._tried[name] < _TRIES):
                     self._poison(at, name, buffer)
             arms.commit(at, eager)
 
@@ -169,15 +170,17 @@ class Survey:
         dtypes: dict[int, set[torch.dtype]] = {}
         for tensor in inputs.values():
             dtypes.setdefault(tensor.untyped_storage().data_ptr(), set()).add(tensor.dtype)
-        # as another dtype, a legal float is any integer
-        mixed = {name for name, t in inputs.items() if len(dtypes[t.untyped_storage().data_ptr()]) > 1}
-        self.not_poisoned |= dict.fromkeys(sorted(mixed), "it shares memory with one of another dtype")
-        return {name: tensor for name, tensor in inputs.items() if name not in mixed}
+        for name, tensor in inputs.items():
+            if len(dtypes[tensor.untyped_storage().data_ptr()]) > 1:  # as another dtype, a legal float is any integer
+                self.not_poisoned[name] = "it shares memory with one of another dtype"
+            elif 0 in tensor.stride():
+                self.not_poisoned[name] = "its elements share memory"
+        return {name: tensor for name, tensor in inputs.items() if name not in self.not_poisoned}
 
     def _poison(self, at: Planned, name: str, buffer: torch.Tensor) -> None:
-        both = None if name in self.not_poisoned else sentinels(self._held[name])
+        both = sentinels(self._held[name])
         if both is None:
-            self.not_poisoned.setdefault(name, "no other value of it is known to be legal")
+            self.not_poisoned[name] = "no other value of it is known to be legal"
             return
         try:
             one, other = (self._run(at, buffer, value) for value in both)

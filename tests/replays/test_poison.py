@@ -189,3 +189,24 @@ def test_a_runner_of_its_own(late: ModuleType, emulated: Backend) -> None:
     found = surveyed(emulated, Runner)
     assert [one.name for one in found.left_alone] == ["runner.static.temperature"]
     assert found.poisoned == ("runner.static.index", "runner.static.temperature") and found.steps == 16
+
+
+def test_what_shares_memory_is_left_alone(late: ModuleType, emulated: Backend) -> None:
+    class Shared(late.Loop):  # type: ignore[name-defined, misc]
+        def next_inputs(self, step: int, n: int) -> Any:
+            return {**super().next_inputs(step, n), "words": torch.ones(n, dtype=torch.int32, device=self.device)}
+
+        def static_inputs(self, bucket: int) -> Any:
+            both = torch.ones(bucket, device=self.device)
+            index = torch.zeros(1, dtype=torch.int64, device=self.device).expand(bucket)
+            return {"index": index, "temperature": both, "words": both.view(torch.int32)}
+
+        def update(self, static: Any, fresh: Any) -> None:
+            """Nothing: right at no step, which is nobody's business here."""
+
+    other = "it shares memory with one of another dtype"
+    assert surveyed(emulated, Shared).not_poisoned == {
+        "index": "its elements share memory",
+        "temperature": other,
+        "words": other,
+    }
