@@ -28,10 +28,10 @@ from cudagraph_doctor.settings import Settings
 NAME = "capture"
 NEEDS = frozenset({"target"})
 
-_NOT_COUNTED = (
-    "what a step leaves out of its captures without asking torch whether its stream captures (by a flag of its own), "
-    "or launches without torch's dispatcher (Triton, CUDA C++)"
+_NOT_ASKED = (
+    "what a step leaves out of its captures without asking torch whether its stream captures (by a flag of its own)"
 )
+_NOT_DISPATCHED = "what a step leaves out of its captures and launches without torch's dispatcher (Triton, CUDA C++)"
 _KEPT_BY_PYTHON = (
     "what a warm-up computed and Python kept (`if self.cache is None`), so that the graph does not compute it: `diff` "
     "and `inputs` tell if it goes stale"
@@ -131,7 +131,7 @@ def _outcome(seen: Observation, backend: Backend, settings: Settings) -> Outcome
 
 
 def _not_checked(seen: Observation, backend: Backend) -> list[str]:
-    said = [*backend.not_checked(), _NOT_COUNTED, _KEPT_BY_PYTHON]
+    said = [*backend.not_checked(), _NOT_ASKED, *([_NOT_DISPATCHED] if seen.instrument else []), _KEPT_BY_PYTHON]
     if backend.name == "emulated":
         said += _NOT_EMULATED
     elif seen.instrument:

@@ -1,7 +1,7 @@
-"""Tells of graph nodes as they are created, and of CUDA API calls that fail in a capture. Needs cupti-python.
+"""Tells of graph nodes as they are created, of kernels as they are launched, of CUDA API calls that fail in a capture.
 
-Both are told in the moment that it happens, on the thread that does it. CUPTI serves one subscriber a process: there is
-none left under nsys, or once torch.profiler has run.
+Needs cupti-python. All is told in the moment that it happens, on the thread that does it. CUPTI serves one subscriber a
+process: there is none left under nsys, or once torch.profiler has run.
 """
 
 from __future__ import annotations
@@ -96,6 +96,39 @@ def failing_calls(heard: Callable[[str, int], None]) -> Iterator[None]:
 
     with _subscribed(api, called, enable):
         yield
+
+
+@contextmanager
+def kernel_launches(heard: Callable[[str], None]) -> Iterator[None]:
+    """`heard(kernel)` is called inside the block whenever a kernel is launched or captured, by its name as compiled.
+
+    `heard` runs inside of CUDA: it must call neither CUDA nor torch. What it raises is raised at the end of the block.
+    Raises Unavailable before the block is entered.
+    """
+    api = _api()
+    threads = threading.local()
+
+    def called(data: Any) -> None:
+        depth = getattr(threads, "depth", 0)  # the runtime launches by the driver: that is one launch
+        if data.callback_site == api.ApiCallbackSite.API_ENTER:
+            threads.depth = depth + 1
+            if depth == 0:
+                heard(data.symbol_name)
+        else:
+            threads.depth = max(depth - 1, 0)
+
+    def enable(subscriber: int) -> None:
+        domains, calls = api.CallbackDomain, (api.runtime_api_trace_cbid, api.driver_api_trace_cbid)
+        for domain, names in zip((domains.RUNTIME_API, domains.DRIVER_API), calls, strict=True):
+            for call in names:
+                if _LAUNCHES.search(call.name):
+                    api.enable_callback(1, subscriber, domain, call)
+
+    with _subscribed(api, called, enable):
+        yield
+
+
+_LAUNCHES = re.compile(r"cu(da)?Launch(Cooperative)?Kernel(Ex|ExC)?(_ptsz)?(_v\d+)?$")
 
 
 @dataclass(slots=True)

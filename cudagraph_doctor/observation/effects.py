@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from cudagraph_doctor.graph.backend import Backend
 from cudagraph_doctor.graph.callsite import callsites
 from cudagraph_doctor.graph.illegal import Kind, Place
-from cudagraph_doctor.graph.operators import Operator, decomposed, dispatches_itself, tensors_in
+from cudagraph_doctor.graph.operators import decomposed, dispatches_itself, tensors_in
 from cudagraph_doctor.observation.model import Operation
 from cudagraph_doctor.observation.operators import learned
 from cudagraph_doctor.observation.records import Site, Window
@@ -65,6 +66,8 @@ class EffectWatch(TorchDispatchMode):
         self._looked_at = looked_at
         self._counts: dict[tuple[int, Site], int] = {}
         self._capture = -1
+        self._inside = False
+        """Whether an operator is being run: what it launches is its own."""
         self._made: set[int] = set()
         """Addresses of memory that was made since the capture was opened."""
         self._from: dict[int, set[Done]] = {}
@@ -87,10 +90,10 @@ class EffectWatch(TorchDispatchMode):
         if window.index != self._capture:
             self._capture, self._made, self._from = window.index, set(), {}
         given = self._on_device(tensors_in((args, kwargs)))
-        done = self._done(operator, window)
+        done = self._done(operator.name, window) if operator.launches else None
         older = [t for t in self._on_device(operator.written_tensors(args, kwargs)) if _address(t) not in self._made]
         before = [self._aside(t.clone) for t in older] if done in self._looked_at else []
-        result = func(*args, **kwargs)
+        result = self._run(func, args, kwargs)
         results = self._on_device(tensors_in(result))
         known = {_address(tensor) for tensor in given}
         self._made.update(_address(tensor) for tensor in results if _address(tensor) not in known)
@@ -100,11 +103,31 @@ class EffectWatch(TorchDispatchMode):
                 self.effects.changed.add(done)
         return result
 
-    def _done(self, operator: Operator, window: Window) -> Done | None:
-        """What is being done, if it launches something and a line of the user's leads to it."""
-        if not operator.launches or not (lines := callsites()):
+    def launched(self, kernel: str) -> None:
+        """A kernel is launched. One that no operator launches counts as one.
+
+        What it reads and writes is not known: if it is looked at, others are taken to read what it gives.
+        """
+        window = self._session.window
+        if window is None or self._inside or self._session.busy or window.thread != threading.get_ident():
+            return
+        if done := self._done(kernel, window):
+            self.effects.operations[done] = self._session.operation(done.site, Kind.LEFT_OUT, done.ordinal)
+            if done in self._looked_at:
+                self.effects.read.add(done)
+
+    def _run(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        before, self._inside = self._inside, True
+        try:
+            return func(*args, **kwargs)
+        finally:
+            self._inside = before
+
+    def _done(self, name: str, window: Window) -> Done | None:
+        """What is being done, if a line of the user's leads to it."""
+        if not (lines := callsites()):
             return None
-        site = Site(operator.name, lines)
+        site = Site(name, lines)
         ordinal = self._counts.get((window.index, site), 0)
         self._counts[window.index, site] = ordinal + 1
         window.position += 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Collection
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import dropwhile
 from typing import TypeVar
@@ -17,8 +17,9 @@ from cudagraph_doctor import blame
 from cudagraph_doctor.errors import DoctorError, Inconclusive
 from cudagraph_doctor.graph import capture_errors
 from cudagraph_doctor.graph.backend import Backend, LiveGraph
-from cudagraph_doctor.graph.cupti import Unavailable, failing_calls
+from cudagraph_doctor.graph.cupti import Unavailable, failing_calls, kernel_launches
 from cudagraph_doctor.graph.illegal import Kind
+from cudagraph_doctor.graph.names import readable
 from cudagraph_doctor.graph.origins import ModulePath
 from cudagraph_doctor.graph.recovery import free_generators
 from cudagraph_doctor.observation import cuda_errors
@@ -115,26 +116,48 @@ class Runs:
             pretends: tell it that it is captured.
             looked_at: see `EffectWatch`.
         """
-        watch = self._watched_by(lambda session: EffectWatch(session, self._backend, looked_at), pretends)
+        watch = self._watched_by(
+            lambda session: EffectWatch(session, self._backend, looked_at),
+            pretends,
+            lambda watch: self._telling_of_launches(watch.launched),
+        )
         return watch.effects
 
     def casts(self) -> CastWatch:
         """The body eagerly, with what autocast casts; asked for strays at once, it tells what outlived this."""
         return self._watched_by(lambda session: CastWatch(session, self._backend))
 
-    def _watched_by(self, make: Callable[[Session], _Mode], pretends: bool = True) -> _Mode:
-        """The body eagerly under a mode of its own; the mode."""
+    def _watched_by(
+        self,
+        make: Callable[[Session], _Mode],
+        pretends: bool = True,
+        beside: Callable[[_Mode], AbstractContextManager[None]] = lambda watch: nullcontext(),
+    ) -> _Mode:
+        """The body eagerly under a mode of its own, and what is on beside that; the mode."""
         made: list[_Mode] = []
 
-        def mode(session: Session) -> _Mode:
+        @contextmanager
+        def mode(session: Session) -> Iterator[None]:
             made.append(make(session))
-            return made[0]
+            with beside(made[0]), made[0]:
+                yield
 
         *_, error = self._run(dry=True, watched=False, pretends=pretends, mode=mode)
         if error is not None:
             raise error
         self._backend.synchronize()
         return made[0]
+
+    @contextmanager
+    def _telling_of_launches(self, heard: Callable[[str], None]) -> Iterator[None]:
+        """`heard` is told of kernels by name, where CUPTI can be had."""
+        with ExitStack() as stack:
+            if self._backend.name == "cuda":
+                try:
+                    stack.enter_context(kernel_launches(lambda kernel: heard(readable(kernel))))
+                except Unavailable as reason:
+                    self.no_cupti = str(reason)
+            yield
 
     def capture(self, *, watched: bool = True, served: tuple[Site, ...] = (), error_mode: str = "") -> Run:
         """Capture for real.
@@ -165,7 +188,7 @@ class Runs:
         host: HostValues | None = None,
         afterwards: Callable[[], None] | None = None,
         pretends: bool = True,
-        mode: Callable[[Session], TorchDispatchMode] | None = None,
+        mode: Callable[[Session], AbstractContextManager[None]] | None = None,
     ) -> tuple[Session, ModulePath, Exception | None]:
         """Run the capturing code once; what it raised. Everything is taken out and set back afterwards."""
         if self._backend.name == "cuda":

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from cudagraph_doctor.graph import cupti
-from cudagraph_doctor.graph.cupti import Unavailable, failing_calls, node_creations, plain_name
+from cudagraph_doctor.graph.cupti import Unavailable, failing_calls, kernel_launches, node_creations, plain_name
 
 
 class CuptiError(Exception):
@@ -29,10 +29,14 @@ class RuntimeCalls(enum.IntEnum):
     cudaMalloc_v3020 = 20
     cudaStreamGetCaptureInfo_v2_ptsz_v11030 = 30
 
+    cudaLaunchKernel_v7000 = 211
+    cudaLaunchHostFunc_v10000 = 346
+
 
 class DriverCalls(enum.IntEnum):
     cuCtxSynchronize = 1
     cuCtxGetDevice_v2 = 2
+    cuLaunchKernelEx_ptsz = 652
 
 
 class Api:
@@ -74,9 +78,11 @@ class Api:
         value = ctypes.c_int(code)
         self.told(1, name, ctypes.addressof(value))
 
-    def told(self, site: int, name: str, address: int) -> None:
+    def told(self, site: int, name: str, address: int, kernel: str = "") -> None:
         if self.subscribed:
-            data = SimpleNamespace(callback_site=site, function_name=name, function_return_value=address)
+            data = SimpleNamespace(
+                callback_site=site, function_name=name, function_return_value=address, symbol_name=kernel
+            )
             self.subscribed(None, 2, 1, data)
 
     def create(self) -> None:
@@ -217,6 +223,20 @@ def test_threads_are_told_apart(api: Api) -> None:
         other.start()
         other.join()
         assert heard == [("cudaEventQuery", 900)]
+
+
+def test_launches_of_kernels_are_heard_once_each(api: Api) -> None:
+    heard: list[str] = []
+    with kernel_launches(heard.append):
+        assert api.enabled == [(1, 77, 2, 211), (1, 77, 1, 652)]
+        api.told(1, "cuLaunchKernelEx", 0, "began_before")
+        api.told(0, "cudaLaunchKernel_v7000", 0, "first")
+        api.told(0, "cuLaunchKernelEx", 0, "first")
+        api.told(1, "cuLaunchKernelEx", 0, "first")
+        api.told(1, "cudaLaunchKernel_v7000", 0, "first")
+        api.told(0, "cuLaunchKernelEx", 0, "second")
+        api.told(1, "cuLaunchKernelEx", 0, "second")
+    assert heard == ["first", "second"]
 
 
 def test_names_of_calls_without_their_versions() -> None:

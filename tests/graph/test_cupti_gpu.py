@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from cudagraph_doctor.graph.cupti import Unavailable, failing_calls, node_creations
+from cudagraph_doctor.graph.cupti import Unavailable, failing_calls, kernel_launches, node_creations
 
 pytestmark = [
     pytest.mark.gpu,
@@ -37,6 +37,25 @@ def test_each_node_once_and_none_after_the_block() -> None:
     before = len(heard)
     capture()
     assert len(heard) == before and x.eq(2).all()
+
+
+def test_kernels_by_name_as_they_are_launched() -> None:
+    from cudagraph_doctor.reference_models.triton_kernels import scale_rows
+
+    x, out, heard = torch.ones(4, device="cuda"), torch.zeros(4, device="cuda"), list[str]()
+
+    def step() -> None:
+        scale_rows[(1,)](out, x, 2.0, 4, BLOCK=16)
+        x.add_(1)
+
+    step()
+    with kernel_launches(heard.append):
+        step()
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            step()
+    step()
+    assert [name for name in heard if "scale_rows" in name] == ["scale_rows"] * 2, heard
+    assert len(heard) == 4 and "elementwise" in heard[1], heard
 
 
 def test_one_subscriber_a_process() -> None:

@@ -92,3 +92,48 @@ def test_results_that_others_read_through_each_other(backend: EmulatedBackend) -
     x = torch.ones(4, device=DEVICE)
     assert looked_at_closely(backend, lambda: ((x + 1) * 2).sum(), "add", "mul") == (set(), {"add", "mul"})
     assert looked_at_closely(backend, lambda: ((x + 1) * 2, x.sum()), "add", "mul") == (set(), set())
+
+
+def test_kernels_that_no_operator_launches_count_as_operators(backend: EmulatedBackend) -> None:
+    """CUPTI tells of them; here the step does."""
+    x = torch.ones(4, device=DEVICE)
+    session = Session(True, False, Kept(), ModulePath({}), backend.capture_status, pretends=False)
+    looked_at: set[Done] = set()
+    for _ in range(2):  # from one line
+        watch = EffectWatch(session, backend, looked_at)
+
+        def step(watch: EffectWatch = watch) -> None:
+            watch.launched("scale_rows")
+            x.add_(1)
+
+        with Windows(session, backend).installed(), watch:
+            step()
+            with torch.cuda.graph(torch.cuda.CUDAGraph()):
+                step()
+                with session.quiet():
+                    watch.launched("the doctor's own")
+        assert [one.name for one in watch.effects.operations.values()] == ["scale_rows", "aten.add_.Tensor"]
+        assert watch.effects.read == looked_at and not watch.effects.changed
+        session = Session(True, False, Kept(), ModulePath({}), backend.capture_status, pretends=False)
+        looked_at = {done for done in watch.effects.operations if done.site.name == "scale_rows"}
+    assert len(looked_at) == 1
+
+
+def test_what_an_operator_launches_is_its_own(backend: EmulatedBackend) -> None:
+    library = torch.library.Library("effects_test", "FRAGMENT")
+    library.define("tells(Tensor x) -> Tensor")
+    watches: list[EffectWatch] = []
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        watches[0].launched("inside")
+        return x.clone()
+
+    library.impl("tells", run, "CPU")
+    session = Session(True, False, Kept(), ModulePath({}), backend.capture_status, pretends=False)
+    x = torch.ones(4, device=DEVICE)
+    with Windows(session, backend).installed(), EffectWatch(session, backend) as watch:
+        watches.append(watch)
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            torch.ops.effects_test.tells(x)
+    library._destroy()
+    assert [one.name for one in watch.effects.operations.values()] == ["effects_test.tells.default"]

@@ -74,6 +74,27 @@ def test_a_host_read_and_who_told(backend: CudaBackend, tool: str) -> None:
         assert (refusal.told_by, refusal.api) == (ToldBy.CALL, "")
 
 
+def test_a_kernel_of_triton_that_the_capture_leaves_out(backend: CudaBackend, tool: str) -> None:
+    from cudagraph_doctor.reference_models.triton_kernels import scale_rows
+
+    x, out, total = torch.ones(4, device="cuda"), torch.zeros(4, device="cuda"), torch.zeros((), device="cuda")
+
+    def body() -> None:
+        out.copy_(x)
+        if not torch.cuda.is_current_stream_capturing():
+            scale_rows[(1,)](out, x, 3.0, 4, BLOCK=16)
+        total.copy_(out.sum())
+
+    found = seen(body, backend)
+    assert found.refusals == () and found.left_out.not_compared == ""
+    if tool == "with CUPTI":
+        [operation] = found.left_out.harmful
+        assert operation.name == "scale_rows" and operation.location
+        assert operation.location.code == "scale_rows[(1,)](out, x, 3.0, 4, BLOCK=16)"
+    else:
+        assert found.left_out.harmful == () and found.instrument
+
+
 def test_a_call_whose_error_is_ignored(backend: CudaBackend, tool: str) -> None:
     from cuda.bindings import runtime
 
