@@ -175,7 +175,7 @@ class _Inputs:
         not_checked = tuple(dict.fromkeys([*self.subject.not_checked, *self.backend.not_checked()]))
         counts = {**history.counts, "captures compared": len(dumps), "noise bytes": captured.noise_bytes}
         history = replace(history, trials=tuple(accused.trials), not_checked=not_checked, counts=counts)
-        return judged(history, accused.flags)
+        return judged(history, accused.flags, captured)
 
     def _failed(self, plan: list[Planned], danger: Finding, error: Exception) -> Outcome:
         what = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

@@ -17,18 +17,19 @@ CHECK = "inputs"
 CODES = tuple(code for code, rule in RULES.items() if rule.check == CHECK)
 
 
-def judged(history: History, accused: Sequence[Flag] | None = None) -> History:
+def judged(history: History, accused: Sequence[Flag] | None = None, captured: baked.Judged | None = None) -> History:
     """The history with all its flags.
 
     Args:
         history: readings and dumps; its trials are about the first of its flags.
         accused: flags that diagnosed steps led to; None: those that it has.
+        captured: what `baked.judge` says of the captures, if that is known.
     """
     if accused is None:
         accused = [flag for flag in history.flags if not flag.evidence.keys().isdisjoint(("cause", "tried"))]
     seen = {flag.region for flag in accused}
     others = [flag for flag in content.judge(history) if flag.region not in seen]
-    others += baked.flags(baked.judge(history.dumps), {flag.code for flag in accused})
+    others += baked.flags(captured or baked.judge(history.dumps), {flag.code for flag in accused})
     return replace(history, flags=(*accused, *others))
 
 
