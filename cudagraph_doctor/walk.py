@@ -21,6 +21,7 @@ MAX_OBJECTS = 200_000
 
 Scalar = bool | int | float | complex | str | bytes | None
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), enum.Enum)
+_PLAIN = frozenset(_SCALARS)
 _SKIPPED_MODULES = (
     "torch.",
     "threading",
@@ -91,9 +92,7 @@ def _below(node: Any) -> Iterator[tuple[str, Any]]:
         for table in ("_parameters", "_buffers", "_modules"):
             for name, value in node.__dict__.get(table, {}).items():
                 yield f".{name}", value
-        for name, value in node.__dict__.items():
-            if name[:1] != "_":
-                yield f".{name}", value
+        yield from [(f".{name}", value) for name, value in node.__dict__.items() if name[:1] != "_"]
     elif isinstance(node, types.MethodType):
         yield "", node.__self__
         yield "", node.__func__
@@ -141,7 +140,7 @@ def walk(roots: Mapping[str, object]) -> Walk:
     queue: deque[tuple[str, Any, bool]] = deque()
 
     def meet(path: str, value: Any, in_module: bool) -> None:
-        if isinstance(value, _SCALARS):  # most of them: not worth a turn of their own
+        if type(value) in _PLAIN or isinstance(value, _SCALARS):  # most of them: not worth a turn of their own
             found.scalars.setdefault(path.removeprefix("."), value)
         else:
             queue.append((path, value, in_module))
