@@ -46,11 +46,6 @@ class _Read:
     window: Window | None
     line: Line | None
 
-    @property
-    def location(self) -> Location | None:
-        """The place to mend: where the capture was opened; for eager code, where it reads."""
-        return self.window.opened_at if self.window else _location(self.line)
-
 
 class CastWatch(TorchDispatchMode):
     """Notes in the dry run which weights autocast casts, and where the casts are read.
@@ -93,14 +88,14 @@ class CastWatch(TorchDispatchMode):
         return result
 
     def strays(self) -> tuple[StrayCasts, ...]:
-        """Casts that are read elsewhere than where they were made, one record for each place and fate.
+        """Casts that are read elsewhere than where they were made, one record for each line that captures, and fate.
 
         To be asked when the capturing code is through: what is still alive then is taken to be kept for good.
         """
         groups: dict[Any, list[_Read]] = {}
         for read in self._reads.values():
             fate = (read.window is not None, read.cast.window is not None, read.cast.memory.expired())
-            groups.setdefault((read.location, fate), []).append(read)
+            groups.setdefault((read.window.opened_at if read.window else read.line, fate), []).append(read)
         return tuple(_told(reads, *fate) for (_, fate), reads in groups.items())
 
     def _is_autocasts(self, operator: Operator, args: tuple[Any, ...], result: Any) -> bool:
@@ -138,10 +133,11 @@ def within_autocast() -> bool:
 
 def _told(reads: list[_Read], in_capture: bool, made_in_capture: bool, gone: bool) -> StrayCasts:
     casts = list(dict.fromkeys(read.cast for read in reads))
+    window = reads[0].window
     return StrayCasts(
-        location=reads[0].location,
-        made=_location(casts[0].line),
         read=_location(reads[0].line),
+        made=_location(casts[0].line),
+        opened=window.opened_at if window else None,
         modules=tuple(dict.fromkeys(cast.module for cast in casts if cast.module)),
         weights=len(casts),
         captures=len({read.window for read in reads}) if in_capture else 0,

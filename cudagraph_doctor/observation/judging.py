@@ -185,9 +185,7 @@ def _empty(graph: EmptyGraph, backend: str) -> Finding:
 def _stray_casts(casts: StrayCasts, backend: str) -> Finding:
     """What was cast in an earlier capture and is alive may be right, if that graph is always replayed before."""
     modules = f"casts of {', '.join(casts.modules)}" if casts.modules else ""
-    related = [replace(casts.made, role="cast first")] if casts.made else []
-    if casts.read and casts.read != casts.location:
-        related.append(replace(casts.read, role="read first"))
+    places = (("capture opened", casts.opened), ("cast first", casts.made))
     return Finding(
         code="CGD221",
         message=_of_stray_casts(casts),
@@ -196,8 +194,8 @@ def _stray_casts(casts: StrayCasts, backend: str) -> Finding:
         fix="Enter autocast inside of the captured step only, so that each graph casts for itself, or with "
         "cache_enabled=False around the captures; or keep the weights in the lower precision.",
         culprit=Culprit("operation", "autocast's cache", modules),
-        location=casts.location,
-        related=tuple(related),
+        location=casts.read,
+        related=tuple(replace(place, role=role) for role, place in places if place),
         backend=backend,
         evidence={"weights": casts.weights, "captures": casts.captures, "modules": list(casts.modules)},
     )

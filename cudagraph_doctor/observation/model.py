@@ -121,12 +121,12 @@ class EmptyGraph:
 class StrayCasts:
     """Weights that autocast cast and kept, and that were read elsewhere: in another capture, or by eager code."""
 
-    location: Location | None
-    """Where the capture that reads them was opened; for eager code, where it reads them."""
-    made: Location | None
-    """Where the first of them was cast."""
     read: Location | None
     """Where the first of them is read."""
+    made: Location | None
+    """Where the first of them was cast."""
+    opened: Location | None
+    """Where the captures that read them were opened; None for eager code."""
     modules: tuple[str, ...]
     """Paths of the nn.Modules that were running when they were cast."""
     weights: int

@@ -500,7 +500,7 @@ class Mixed(Loop):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         with torch.autocast(**self.on):
-            y: torch.Tensor = self.layer(x)
+            y: torch.Tensor = self.layer(x)  # CGD221
             return y
 
     def around(self) -> AbstractContextManager[Any]:
@@ -510,7 +510,7 @@ class Mixed(Loop):
     def captured(self, bucket: int) -> tuple[Any, torch.Tensor, torch.Tensor]:
         graph, static = torch.cuda.CUDAGraph(), torch.ones(bucket, 4, device=self.device)
         self.forward(static)
-        with torch.cuda.graph(graph):  # CGD221
+        with torch.cuda.graph(graph):
             out = self.forward(static)
         return graph, static, out
 
@@ -542,7 +542,8 @@ def test_weights_that_autocast_cast_before_a_capture(make: type[Mixed], backend:
     assert [(finding.code, finding.location and finding.location.line)] == marked(Mixed)
     assert finding.proof is Proof.MEASURED and "their memory is free" in finding.message
     assert finding.evidence == {"weights": 4, "captures": 2, "modules": ["layer"]}  # two for each block of autocast
-    assert [place.code for place in finding.related] == ["y: torch.Tensor = self.layer(x)"] * 2
+    opened, cast = finding.related
+    assert opened.code == "with torch.cuda.graph(graph):" and finding.location and cast.line == finding.location.line
 
 
 class MixedInside(Mixed):
@@ -621,14 +622,14 @@ class MixedAroundAll(MixedWarmedApart):
 
     def captured(self, bucket: int) -> tuple[Any, torch.Tensor, torch.Tensor]:
         graph, static = torch.cuda.CUDAGraph(), torch.ones(bucket, 4, device=self.device)
-        with torch.cuda.graph(graph):  # CGD221
+        with torch.cuda.graph(graph):
             out = self.forward(static)
         return graph, static, out
 
 
 def test_weights_that_were_cast_in_another_capture(backend: Backend) -> None:
     [finding] = outcome(MixedAroundAll, backend).findings
-    assert [(finding.code, finding.location and finding.location.line)] == marked(MixedAroundAll)
+    assert [(finding.code, finding.location and finding.location.line)] == marked(Mixed)
     assert finding.proof is Proof.MEASURED and "in an earlier capture" in finding.message
     assert finding.evidence["captures"] == 1
 
@@ -644,12 +645,12 @@ class MixedLazily(MixedAroundAll):
         with torch.autocast(**self.on):
             if self.weight16 is None:
                 self.weight16 = self.layer.weight.to(torch.bfloat16)
-            return x @ self.weight16.T
+            return x @ self.weight16.T  # CGD221
 
 
 def test_a_cast_of_an_earlier_capture_that_is_still_there_is_a_suspicion(backend: Backend) -> None:
     [finding] = outcome(MixedLazily, backend).findings
-    assert [(finding.code, finding.location and finding.location.line)] == marked(MixedAroundAll)
+    assert [(finding.code, finding.location and finding.location.line)] == marked(MixedLazily)
     assert finding.proof is Proof.SUSPECTED and "Only replays of the graph" in finding.message
 
 

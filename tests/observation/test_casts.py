@@ -69,9 +69,9 @@ def warmed(made: Callable[..., Any], **options: Any) -> Callable[[], None]:
 def test_weights_that_were_cast_before_the_capture(backend: EmulatedBackend) -> None:
     [found] = strays(backend, warmed(layer()))
     assert (found.weights, found.captures, found.made_in_capture, found.gone) == (2, 1, False, True)
-    assert found.location and found.location.code == "with capture():"
+    assert found.opened and found.opened.code == "with capture():"
     assert found.made and found.made.code == "made(X.to(DEVICE))" == (found.read and found.read.code)
-    assert found.made.line + 2 == found.read.line if found.read else False
+    assert found.read and found.made.line + 2 == found.read.line
 
 
 @pytest.mark.parametrize("made", [layer().requires_grad_(False), layer().bfloat16()])
@@ -150,7 +150,7 @@ def test_casts_of_a_capture_that_eager_code_reads(backend: EmulatedBackend, repl
         assert found == ()
     else:
         assert [(one.captures, one.made_in_capture) for one in found] == [(0, True)]
-        assert found[0].location == found[0].read and found[0].read and found[0].read.code == "made(X.to(DEVICE))"
+        assert found[0].opened is None and found[0].read and found[0].read.code == "made(X.to(DEVICE))"
 
 
 def test_a_cast_that_somebody_holds_is_not_gone(backend: EmulatedBackend) -> None:

@@ -152,7 +152,7 @@ def test_casts_that_are_read_elsewhere(casts: StrayCasts, message: str, proof: s
     [finding] = judge(replace(NOTHING, casts=(casts,)), "cuda")
     assert (finding.code, finding.severity, finding.proof) == ("CGD221", Severity.ERROR, Proof(proof))
     assert message in finding.message and finding.location == PLACE
-    assert [place.role for place in finding.related] == ["cast first", "read first"]
+    assert [place.role for place in finding.related] == ["capture opened", "cast first"]
     assert finding.culprit and finding.culprit.detail == "casts of head"
 
 
