@@ -59,8 +59,8 @@ class CastWatch(TorchDispatchMode):
 
     def __init__(self, session: Session, backend: Backend) -> None:
         super().__init__()  # type: ignore[no-untyped-call, unused-ignore]
-        self.from_before = within_autocast()
-        """Whether autocast was entered already: what it had cast by then is not known."""
+        self.from_before = within_autocast() and torch.is_autocast_cache_enabled()
+        """Whether autocast was entered already, and keeps casts: what it had cast by then is not known."""
         self._session = session
         self._backend = backend
         self._casts: dict[int, _Cast] = {}

@@ -174,3 +174,5 @@ def test_an_autocast_from_before(backend: EmulatedBackend) -> None:
         made(X.to(DEVICE))
         noted = watch(backend, warmed(made))
     assert noted.from_before and noted.strays() == ()
+    with autocast(cache_enabled=False):
+        assert not watch(backend, warmed(made)).from_before
