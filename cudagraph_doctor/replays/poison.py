@@ -188,7 +188,8 @@ class Survey:
                 return
             self._poisoned.add(name)
             self._tried[name] += 1
-            left = _unlike(one.launched_with, other.launched_with)
+            with self._arms.backend.own_memory():
+                left = _unlike(one.launched_with, other.launched_with).cpu()
             arrived = int(left.sum())
             if arrived < buffer.numel():
                 self._written.add(name)
