@@ -44,11 +44,15 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) fingerprint_chunks(i64
     const i64 size = chunks[2 * blockIdx.x + 1];
     const bool whole = size == kChunk && reinterpret_cast<u64>(data) % kVector == 0;
 
-    int4 vectors[kPasses];
+    int4 vectors[kPasses];  // all on their way before the first is waited for
+    if (whole) {
 #pragma unroll
-    for (int pass = 0; pass < kPasses; ++pass) {
-        const i64 at = (pass * kThreads + threadIdx.x) * kVector;
-        vectors[pass] = whole ? __ldcs(reinterpret_cast<const int4*>(data + at)) : bytewise(data, at, size);
+        for (int pass = 0; pass < kPasses; ++pass)
+            vectors[pass] = __ldcs(reinterpret_cast<const int4*>(data) + pass * kThreads + threadIdx.x);
+    } else {
+#pragma unroll
+        for (int pass = 0; pass < kPasses; ++pass)
+            vectors[pass] = bytewise(data, (pass * kThreads + threadIdx.x) * kVector, size);
     }
     u64 sum = 0;
 #pragma unroll
