@@ -19,6 +19,7 @@ from cudagraph_doctor.proof.compare import Level
 from cudagraph_doctor.proof.danger import Danger
 from cudagraph_doctor.proof.steps import Steps
 from cudagraph_doctor.proof.subject import Planned
+from cudagraph_doctor.proof.verdict import Counted, Kind
 from cudagraph_doctor.settings import Settings, Tolerance
 
 Inputs = dict[str, torch.Tensor]
@@ -87,6 +88,42 @@ def test_a_kernel_that_seldom_rounds_otherwise_is_not_frozen(
     for at in plan:
         steps.play(at)
     assert [f"{case.kind} at {case.at.step}" for case in steps.cases] == []
+
+
+@torch.library.custom_op("cudagraph_doctor_tests::reads_garbage", mutates_args=())
+def reads_garbage(x: torch.Tensor) -> torch.Tensor:
+    """`x`, but in replays, where it is what others have left behind: twice the same, then another thing each time."""
+    if EAGER[0]:
+        return x.clone()
+    GARBAGE.append(len(GARBAGE))
+    return x + 5 + max(0, GARBAGE[-1] - 2)
+
+
+EAGER, GARBAGE = [True], list[int]()
+
+
+@pytest.mark.parametrize("backend", ["emulated"], indirect=True)
+def test_what_is_wrong_each_time_is_diagnosed_although_replays_differ(
+    loop_target: Make, playing: Callable[..., Playing], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a graph that reads freed memory."""
+    target = loop_target(forward=lambda self, inputs: {"y": reads_garbage(inputs["x"])})
+    steps, (at,) = playing(target, 2)
+    run = steps.arms.run
+    GARBAGE.clear()
+
+    def watched(arm: Arm, at: Planned, **more: Any) -> Any:
+        EAGER[0] = arm is not Arm.REPLAYED
+        try:
+            return run(arm, at, **more)
+        finally:
+            EAGER[0] = True
+
+    monkeypatch.setattr(steps.arms, "run", watched)
+    steps.play(at)
+    (case,) = steps.cases
+    assert case.kind is Kind.FROZEN, "the graph captured now is right"
+    assert case.record.counted == Counted(5, 5, 0, 5) and case.record.replay_control.level is Level.EQUAL
 
 
 def test_a_gap_has_outputs_state_and_the_tolerance_that_was_given(
