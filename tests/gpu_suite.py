@@ -19,16 +19,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+CONFORMANCE = ("tests/graph/test_conformance.py",)
 CAPTURES = (
     "tests/observation",
     "tests/checks/test_capture_ops.py",
     "tests/checks/test_planted_capture_faults.py",
-    "tests/graph/test_conformance.py",
     "tests/reference_models/test_faulty_capture.py",
 )
 """Captures that fail, on purpose: they get processes of their own."""
 INPUTS = ("tests/replays", "tests/checks/test_replay_inputs.py", "tests/checks/test_planted_input_faults.py")
-APART = [f"--ignore={path}" for path in (*CAPTURES, *INPUTS)]
+APART = [f"--ignore={path}" for path in (*CONFORMANCE, *CAPTURES, *INPUTS)]
 GROUPS = {
     "graph": ["tests/graph", *APART],
     "kernels": ["tests/reference_models", *APART],
@@ -38,6 +38,7 @@ GROUPS = {
     "zoo-audit": ["tests/test_zoo.py", "-k", "measured"],
     "zoo-poison": ["tests/test_zoo.py", "-k", "poisoned"],
     "faults": ["tests/checks", *APART],
+    "conformance": list(CONFORMANCE),
     "capture": list(CAPTURES),
     "inputs": list(INPUTS),
     "program": ["tests/test_cli_gpu.py", "tests/proof"],
@@ -49,18 +50,18 @@ GROUPS = {
 }
 """Group -> what pytest is told."""
 WORKERS = {
-    "capture": 15, "inputs": 15, "checkup": 15, "zoo": 3, "zoo-capture": 1, "zoo-inputs": 3, "zoo-audit": 1,
-    "zoo-poison": 15, "faults": 3, "program": 2, "engines": 2, "nano-vllm": 2,
+    "conformance": 15, "capture": 15, "inputs": 15, "checkup": 15, "zoo": 3, "zoo-capture": 1, "zoo-inputs": 3,
+    "zoo-poison": 15, "faults": 3, "program": 2, "engines": 2, "nano-vllm": 1,
 }  # fmt: skip
 """Groups that are spread over processes (pytest-xdist), where that is installed."""
 ROUNDS = (
+    ("conformance",),
     ("capture",),
     ("inputs",),
     (
         "zoo",
         "zoo-capture",
         "zoo-inputs",
-        "zoo-audit",
         "faults",
         "program",
         "engines",
@@ -72,6 +73,7 @@ ROUNDS = (
     ("checkup",),
     ("zoo-poison",),
     ("audit",),  # it times steps
+    ("zoo-audit",),
 )
 """Groups that run side by side; made for 16 cores."""
 

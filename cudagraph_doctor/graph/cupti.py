@@ -102,20 +102,15 @@ def failing_calls(heard: Callable[[str, int], None]) -> Iterator[None]:
 def kernel_launches(heard: Callable[[str], None]) -> Iterator[None]:
     """`heard(kernel)` is called inside the block whenever a kernel is launched or captured, by its name as compiled.
 
-    `heard` runs inside of CUDA: it must call neither CUDA nor torch. What it raises is raised at the end of the block.
-    Raises Unavailable before the block is entered.
+    What the runtime launches is heard twice, of the runtime and of the driver: counts serve to compare runs. `heard` runs
+    inside of CUDA: it must call neither CUDA nor torch. What it raises is raised at the end of the block. Raises
+    Unavailable before the block is entered.
     """
     api = _api()
-    threads = threading.local()
 
     def called(data: Any) -> None:
-        depth = getattr(threads, "depth", 0)  # the runtime launches by the driver: that is one launch
         if data.callback_site == api.ApiCallbackSite.API_ENTER:
-            threads.depth = depth + 1
-            if depth == 0:
-                heard(data.symbol_name)
-        else:
-            threads.depth = max(depth - 1, 0)
+            heard(data.symbol_name)
 
     def enable(subscriber: int) -> None:
         domains, calls = api.CallbackDomain, (api.runtime_api_trace_cbid, api.driver_api_trace_cbid)

@@ -12,8 +12,9 @@ from cudagraph_doctor.measuring.model import Dependence, Measured, Measurement
 WRONG, DEPENDENT, SLOWER = "CGD513", "CGD514", "CGD515"
 RULES = (WRONG, DEPENDENT, SLOWER)
 """All codes that a measured audit can emit besides the static ones."""
-_SLOWER = 1.05
-"""Replay over eager, from which on it is spoken of."""
+_SLOWER = 1.5
+"""Replay over eager, from which on it is spoken of: of steps that shared their GPU with 15 processes, sound ones were
+seen at up to 1.4."""
 
 
 def findings(measurement: Measurement, backend: str) -> list[Finding]:

@@ -80,7 +80,8 @@ def _remedy(node: GraphNode, old: Param, new: Param, edit: Edit) -> tuple[tuple[
         return ("moved", remedy.kind, remedy.name), remedy
     was, expected = _values(old, new, edit)
     name = _name(node, old)
-    return (name, repr(was), repr(expected)), Remedy(Cause.BAKED, name, "parameter", was=was, expected=expected)
+    remedy = Remedy(Cause.BAKED, name, "parameter", was=was, expected=expected, notes={"opaque": old.is_descriptor})
+    return (name, repr(was), repr(expected)), remedy
 
 
 def _other_memory(before: Pointer | None, now: Region) -> Remedy:
@@ -158,6 +159,9 @@ def _values(old: Param, new: Param, edit: Edit) -> tuple[object, object]:
     if old.value is not None or new.value is not None:
         return old.value, new.value
     at = next(i for i in range(len(old.data)) if old.data[i] != edit.data[i])
+    if old.is_descriptor:
+        word = slice(at - at % 8, at - at % 8 + 8)
+        return old.data[word].hex(), edit.data[word].hex()
     return decode(old.data, edit.data, at)
 
 

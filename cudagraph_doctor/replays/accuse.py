@@ -164,6 +164,8 @@ class _Accuser:
         )
 
     def _code(self, remedy: Remedy, region: Region | None, case: Case) -> str:
+        if remedy.cause is Cause.BAKED and remedy.notes.get("opaque"):
+            return candidates.CODES[candidates.Kind.OPAQUE]
         if remedy.cause is Cause.BAKED:
             candidate = self._candidate(remedy, case)
             return CODES[Cause.BAKED] if candidate is None else self._code_of_candidate(candidate)

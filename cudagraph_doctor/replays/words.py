@@ -20,7 +20,6 @@ _NAMED = ("input", "state", "weight", "root")
 """Kinds of memory whose names mean the same in each capture; pools and unnamed blocks have others by right."""
 _FLAG = 8
 """A single byte below this reads as a flag or a count; any byte would read as a number."""
-_DESCRIPTOR = 128
 _FAR = 16
 """A float that grows by more than this factor, never falls and is not whole each time, is the bits of a clock."""
 _GAP = 8
@@ -67,7 +66,7 @@ def compare(captures: Captures, params: Sequence[Param], memories: Sequence[Memo
         found.noise += sum(len({one[byte] for one in data}) > 1 for byte in left)
         taken |= left
         _moving(captures, data, taken, found)
-        _values(captures, data, taken, found, _is_descriptor(params))
+        _values(captures, data, taken, found, all(param.is_descriptor for param in params))
     return found
 
 
@@ -119,11 +118,6 @@ def leaps(values: Sequence[Number]) -> bool:
     far = max(told) > _FAR * min(told)
     whole = all(value == int(value) for value in values)
     return far and not whole and (told == sorted(told) or told == sorted(told, reverse=True))
-
-
-def _is_descriptor(params: Sequence[Param]) -> bool:
-    """Whether it is as large as a tensor map (CUtensorMap), and lies as one has to: its fields are nobody's numbers."""
-    return all(len(param.data) == _DESCRIPTOR and param.offset % 64 == 0 for param in params)
 
 
 def _values(captures: Captures, data: Sequence[bytes], taken: set[int], found: Differing, is_descriptor: bool) -> None:

@@ -57,6 +57,7 @@ def told(outcome: Outcome) -> str:
         who = f"{one.culprit.kind} {one.culprit.name!r}, {one.culprit.detail!r}" if one.culprit else "nobody"
         where = f"{Path(one.location.file).name}:{one.location.line}" if one.location else "no line"
         lines.append(f"{one.code} {one.severity} {one.proof} {who}, {where}: {one.message[:300]}")
+        lines.append(f"  {str(one.evidence)[:600]}")
     verdicts = [f"{step.index} {step.verdict}" for step in outcome.steps]
     return "\n".join(
         [*lines, f"steps: {verdicts}", f"checked: {outcome.checked}", f"not checked: {outcome.not_checked}"]

@@ -23,10 +23,10 @@ def test_a_graph_slower_than_eager() -> None:
     ("replay", "eager"),
     [
         (Timing(1.0, 0.9, 1.1, 11), Timing(3.0, 2.9, 3.1, 11)),
-        (Timing(1.04, 1.03, 1.05, 11), Timing(1.0, 0.99, 1.01, 11)),
+        (Timing(1.4, 1.35, 1.45, 11), Timing(1.0, 0.99, 1.01, 11)),
         (Timing(2.0, 0.9, 3.0, 11), Timing(1.0, 0.8, 1.2, 11)),
     ],
-    ids=["faster", "by less than 5%", "quartiles overlap"],
+    ids=["faster", "as on a GPU that others use as well", "quartiles overlap"],
 )
 def test_no_graph_is_called_slower_by_chance(replay: Timing, eager: Timing) -> None:
     assert wording.findings(with_times(replay, eager), "cuda") == []

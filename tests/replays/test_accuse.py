@@ -98,6 +98,13 @@ def test_captures_tell_what_kind_of_value_is_baked(made_up: History, kind: Kind,
     assert (flag.code, flag.held, flag.expected, flag.evidence["follows"]) == (code, 1.0, 2.0, "self.scale")
 
 
+def test_a_descriptor_is_opaque_whatever_captures_tell(made_up: History) -> None:
+    remedy = baked()
+    remedy.notes["opaque"] = True
+    for judged in (Judged(), Judged((candidate(Kind.VALUE),))):
+        assert [flag.code for flag in accused(made_up, case(remedy), judged=judged).flags] == ["CGD321"]
+
+
 def test_a_baked_value_that_a_key_could_hold_is_a_weak_key_of_whoever_has_keys(made_up: History) -> None:
     judged = Judged((candidate(Kind.VALUE),))
     assert [f.code for f in accused(made_up, case(baked()), judged=judged, own_keys=True).flags] == ["CGD325"]
