@@ -102,9 +102,9 @@ def failing_calls(heard: Callable[[str, int], None]) -> Iterator[None]:
 def kernel_launches(heard: Callable[[str], None]) -> Iterator[None]:
     """`heard(kernel)` is called inside the block whenever a kernel is launched or captured, by its name as compiled.
 
-    What the runtime launches is heard twice, of the runtime and of the driver: counts serve to compare runs. `heard` runs
-    inside of CUDA: it must call neither CUDA nor torch. What it raises is raised at the end of the block. Raises
-    Unavailable before the block is entered.
+    What the runtime launches is heard twice, of the runtime and of the driver: counts serve to compare runs.
+    `heard` runs inside of CUDA: it must call neither CUDA nor torch. What it raises is raised at the end of the block.
+    Raises Unavailable before the block is entered.
     """
     api = _api()
 

@@ -101,8 +101,8 @@ def test_captures_tell_what_kind_of_value_is_baked(made_up: History, kind: Kind,
 def test_a_descriptor_is_opaque_whatever_captures_tell(made_up: History) -> None:
     remedy = baked()
     remedy.notes["opaque"] = True
-    for judged in (Judged(), Judged((candidate(Kind.VALUE),))):
-        assert [flag.code for flag in accused(made_up, case(remedy), judged=judged).flags] == ["CGD321"]
+    for told in (Judged(), Judged((candidate(Kind.VALUE),))):
+        assert [flag.code for flag in accused(made_up, case(remedy), judged=told).flags] == ["CGD321"]
 
 
 def test_a_baked_value_that_a_key_could_hold_is_a_weak_key_of_whoever_has_keys(made_up: History) -> None:
