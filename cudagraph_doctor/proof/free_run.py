@@ -19,6 +19,7 @@ from cudagraph_doctor.findings import Culprit, Finding, Proof, Severity
 from cudagraph_doctor.graph.backend import LiveGraph
 from cudagraph_doctor.progress import Progress
 from cudagraph_doctor.proof.arms import Arms, overlaps
+from cudagraph_doctor.proof.at_once import AtOnce
 from cudagraph_doctor.proof.compare import Level, compare, without_values, worst
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.rules import RULES
@@ -199,6 +200,8 @@ def _ordering(arms: Arms, plan: Sequence[Planned], first: list[Outputs], progres
         if at is None:
             return []
         wrong_at.append(at)
+    if _by_copies(arms, plan, first):
+        return [_copies_too_late(arms, plan[min(wrong_at) :])]
     # the first replay that read something else names the input; what differs later may follow from its output
     late = ([n for n in a if n in b and not torch.equal(a[n], b[n])] for a, b in zip(waiting, delayed, strict=False))
     names = next((some for some in late if some), [])
@@ -227,6 +230,39 @@ def _ordering(arms: Arms, plan: Sequence[Planned], first: list[Outputs], progres
             },
         )
     ]
+
+
+def _by_copies(arms: Arms, plan: Sequence[Planned], first: list[Outputs]) -> bool:
+    """Whether the steps are right ahead of a slowed device once copies of pinned memory come out at once."""
+
+    def slow(_live: LiveGraph) -> None:
+        arms.backend.delay(DELAY_MS)
+
+    # twice: buffers that are allocated for the first time hold the host up, which would mend any order
+    runs = (run_freely(arms, plan, wait=False, listener=slow, around=AtOnce()) for _ in range(2))
+    return all(first_difference(run, first) is None for run in runs)
+
+
+def _copies_too_late(arms: Arms, wrong: Sequence[Planned]) -> Finding:
+    step = wrong[0]
+    return Finding(
+        "CGD105",
+        f"The steps are right when the host waits after each, and wrong from step {step.step} on when it runs ahead of "
+        f"a device slowed by {DELAY_MS:g} ms a replay: a copy between pinned memory and the device runs later than the "
+        "host takes for granted. They are right once all such copies come out at once.",
+        Severity.ERROR,
+        Proof.CONFIRMED,
+        "Wait for an event recorded behind the copy before the host touches the buffer again; `inputs` tells which.",
+        step=step.step,
+        key=str(step.key),
+        backend=arms.backend.name,
+        evidence={
+            "wrong": f"{TIMES} of {TIMES} delayed runs",
+            "control": f"0 of {TIMES} runs that waited after each step, one before each of these",
+            "healed_by": "giving each copy out of pinned memory a buffer of its own, and waiting behind each into it",
+            "seen_at_steps": [at.step for at in wrong],
+        },
+    )
 
 
 def _watcher(arms: Arms, plan: Sequence[Planned], seen: list[dict[str, torch.Tensor]], delay: bool) -> Listener:

@@ -46,6 +46,14 @@ def test_harm_without_a_name_goes_with_what_heals_it(make: Make, checked: Checke
     assert told(checked(diff=[differs], inputs=[healed], bad={"inputs": (1, 2)})) == [["CGD310"], ["CGD102"]]
 
 
+def test_an_order_that_copies_heal_goes_with_the_copy(make: Make, checked: Checked) -> None:
+    order = make("CGD105", seen_at_steps=[2, 3, 4])
+    copied = make("CGD311", "host", seen_at_steps=[1, 2, 3, 4])
+    assert told(checked(diff=[order], inputs=[copied])) == [["CGD311", "CGD105"]]
+    edge = make("CGD105", "static.even.slots")  # another edge than a copy's
+    assert sorted(told(checked(diff=[edge], inputs=[copied]))) == [["CGD105"], ["CGD311"]]
+
+
 def test_harm_that_two_faults_do_together_goes_with_one_of_them(make: Make, checked: Checked) -> None:
     differs = make("CGD102", proof=Proof.MEASURED, seen_at_steps=[1, 2])
     healed = [make("CGD301", "x", places=[A], seen_at_steps=[1]), make("CGD310", "y", places=[B], seen_at_steps=[2])]

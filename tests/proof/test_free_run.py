@@ -11,6 +11,7 @@ import torch
 
 from cudagraph_doctor.findings import Finding, Proof, Severity
 from cudagraph_doctor.progress import Silent
+from cudagraph_doctor.proof import free_run
 from cudagraph_doctor.proof.arms import Arms
 from cudagraph_doctor.proof.free_run import free_run_findings
 from cudagraph_doctor.proof.subject import Planned
@@ -221,6 +222,20 @@ def test_ordering_cannot_be_judged_without_a_gpu(engine_target: Make, arms_of: M
     made = arms_of(overlapping_engine(engine_target, ordered=False), 2, 2, 2)
     assert findings_of(made) == []
     assert made[0].subject.not_checked == ["ordering between overlapping steps: needs a GPU"]
+
+
+@pytest.mark.parametrize("backend", ["emulated"], indirect=True)
+@pytest.mark.parametrize(("runs", "by_copies"), [([0, 0], True), ([0, 1], False), ([1, 0], False)])
+def test_an_order_is_the_copies_where_they_heal_it_twice(
+    runs: list[int], by_copies: bool, engine_target: Make, arms_of: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arms, plan = arms_of(overlapping_engine(engine_target, ordered=True), 2, 2, 2)
+    outputs = iter([[{"y": torch.tensor([run])}] for run in runs])
+    monkeypatch.setattr(free_run, "run_freely", lambda *_args, **_how: next(outputs))
+    assert free_run._by_copies(arms, plan, [{"y": torch.tensor([0])}]) is by_copies
+    found = free_run._copies_too_late(arms, plan[1:])
+    assert (found.code, found.step, found.culprit) == ("CGD105", plan[1].step, None)
+    assert found.evidence["seen_at_steps"] == [at.step for at in plan[1:]]
 
 
 @pytest.mark.gpu
