@@ -47,14 +47,22 @@ class Addresses:
         self._graph_memory: list[NamedRange] = []
         self._ask = ask
         self._asked: dict[int, Allocation | None] = {}
+        self._described: dict[int, Region | None] = {}
+        """Layers point at the same memory, and carry the same remains: each address is looked up once."""
 
     def add_graph_memory(self, address: int, size: int) -> None:
         """Memory that the graph itself allocates (a mem alloc node)."""
         name = f"alloc {len(self._graph_memory)}"
         self._graph_memory.append(NamedRange("pool", name, address, size))
+        self._described.clear()
 
     def describe(self, address: int) -> Region | None:
         """What device or page-locked memory `address` lies in; None if in none that is known."""
+        if address not in self._described:
+            self._described[address] = self._look_up(address)
+        return self._described[address]
+
+    def _look_up(self, address: int) -> Region | None:
         where = self._in_torch(address) or self._in_graph(address) or self._in_driver(address)
         if where is not None:
             return self._named.find(address) or where

@@ -48,9 +48,11 @@ def packed_buffer(extra: int, peek: Peek) -> bytes:
 
 def read_array(kernel_params: int, layout: Layout, peek: Peek) -> tuple[Argument, ...]:
     """The arguments of the array form."""
+    if not layout:
+        return ()
+    addresses = words(peek(kernel_params, 8 * len(layout)))
     return tuple(
-        Argument(offset, peek(_word(kernel_params + 8 * index, peek), size))
-        for index, (offset, size) in enumerate(layout)
+        Argument(offset, peek(address, size)) for address, (offset, size) in zip(addresses, layout, strict=True)
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ INVALID_VALUE = 1
 """CUDA_ERROR_INVALID_VALUE, which ends the enumeration of a kernel's parameters."""
 
 
+@functools.cache
 def bindings() -> Any:
     """The module `cuda.bindings.driver`. Raises ImportError without cuda-bindings."""
     return importlib.import_module("cuda.bindings.driver")

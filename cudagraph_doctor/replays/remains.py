@@ -6,6 +6,7 @@ addresses that the capture uses elsewhere. Both may go along with a step by chan
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,8 @@ USUAL = ((0x550000000000, 0x580000000000), (0x7E0000000000, 0x800000000000))
 
 Asked besides what a dump tells: an address of memory that was freed since lies in no mapping any more.
 """
+_SET = re.compile(rb"[^\0]")
+"""A byte that is not zero; nearly all are, and the pattern skips them fast."""
 _WHOLE = 8
 """A parameter of so many bytes, or fewer, is one value: all of it was written."""
 _LOWER = (1 << 32) - 1
@@ -93,7 +96,7 @@ def varying(data: Sequence[bytes]) -> list[int]:
     first, different = int.from_bytes(data[0], "little"), 0
     for one in data[1:]:
         different |= first ^ int.from_bytes(one, "little")
-    return [place for place, bits in enumerate(different.to_bytes(len(data[0]), "little")) if bits]
+    return [found.start() for found in _SET.finditer(different.to_bytes(len(data[0]), "little"))]
 
 
 def starts(places: Iterable[int], size: int, end: int) -> list[int]:

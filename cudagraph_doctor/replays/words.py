@@ -62,6 +62,8 @@ def compare(captures: Captures, params: Sequence[Param], memories: Sequence[Memo
             found.add(captures, Kind.OPAQUE, 0, size, "", [one.hex() for one in data])
     else:
         taken = _addresses(captures, params, found)
+        if taken.issuperset(varying(data)):  # most that differ are addresses in a pool
+            return found
         left = remains(data, memories) - taken
         found.noise += sum(len({one[byte] for one in data}) > 1 for byte in left)
         taken |= left
@@ -76,9 +78,10 @@ def _hashable(value: Any) -> Any:
 
 def _addresses(captures: Captures, params: Sequence[Param], found: Differing) -> set[int]:
     """The bytes of words that some capture has an address in; named ones that lead elsewhere are noted."""
-    words = {pointer.offset for param in params for pointer in param.pointers}
+    known = [{pointer.offset: pointer.region for pointer in param.pointers} for param in params]
+    words = {word for one in known for word in one}
     for word in sorted(words):
-        regions = [next((p.region for p in param.pointers if p.offset == word), None) for param in params]
+        regions = [one.get(word) for one in known]
         # sometimes an address and sometimes not is uninitialised; unnamed memory and pools are others by right
         if all(region is not None and region.kind in _NAMED for region in regions):
             texts = [str(region) for region in regions]
@@ -89,8 +92,9 @@ def _addresses(captures: Captures, params: Sequence[Param], found: Differing) ->
 
 def _moving(captures: Captures, data: Sequence[bytes], taken: set[int], found: Differing) -> None:
     """Words that move by themselves: host counters and draws. What they take is added to `taken`."""
+    different = varying(data)
     for size in _sizes(data):
-        for start in starts(varying(data), size, len(data[0])):
+        for start in starts(different, size, len(data[0])):
             place = set(range(start, start + size))
             read = None if place & taken else guess([one[start : start + size] for one in data])
             if read is None:
