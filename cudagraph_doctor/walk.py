@@ -81,6 +81,14 @@ def _starts(path: str) -> Iterator[str]:
         path = path[: max(path.rfind("."), path.rfind("["), 0)]
 
 
+def _inside(module: torch.nn.Module) -> list[tuple[str, Any]]:
+    """What hangs from a module, by the rest of the path. Most objects of a model are modules: no generator for them."""
+    own = module.__dict__
+    tables = [own.get(table) for table in ("_parameters", "_buffers", "_modules")]
+    found = [("." + name, value) for table in tables if table for name, value in table.items()]
+    return found + [("." + name, value) for name, value in own.items() if name[:1] != "_"]
+
+
 def _below(node: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(node, Mapping):
         for key, value in list(node.items()):
@@ -88,11 +96,6 @@ def _below(node: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(node, (list, tuple, deque, set, frozenset)):
         for index, value in enumerate(list(node)):
             yield f"[{index}]", value
-    elif isinstance(node, torch.nn.Module):
-        for table in ("_parameters", "_buffers", "_modules"):
-            for name, value in node.__dict__.get(table, {}).items():
-                yield f".{name}", value
-        yield from [(f".{name}", value) for name, value in node.__dict__.items() if name[:1] != "_"]
     elif isinstance(node, types.MethodType):
         yield "", node.__self__
         yield "", node.__func__
@@ -124,7 +127,7 @@ def _opaque(node: Any) -> bool:
 
 def has_memory(tensor: torch.Tensor) -> bool:
     """Whether its elements lie somewhere: not those of sparse and "meta" tensors and of wrappers around others."""
-    if tensor.layout is not torch.strided or tensor.device.type == "meta":
+    if tensor.layout is not torch.strided or tensor.is_meta:
         return False
     try:
         return tensor.data_ptr() != 0 or not tensor.numel()
@@ -140,7 +143,7 @@ def walk(roots: Mapping[str, object]) -> Walk:
     queue: deque[tuple[str, Any, bool]] = deque()
 
     def meet(path: str, value: Any, in_module: bool) -> None:
-        if type(value) in _PLAIN or isinstance(value, _SCALARS):  # most of them: not worth a turn of their own
+        if isinstance(value, _SCALARS):
             found.scalars.setdefault(path.removeprefix("."), value)
         else:
             queue.append((path, value, in_module))
@@ -163,9 +166,12 @@ def walk(roots: Mapping[str, object]) -> Walk:
         if isinstance(node, torch.Tensor) and has_memory(node):
             found.tensors.setdefault(path, node)
             continue
-        if isinstance(node, torch.nn.Module) and not in_module:
+        is_module = isinstance(node, torch.nn.Module)
+        if is_module and not in_module:
             found.modules.setdefault(path, node)
-        inside = in_module or isinstance(node, torch.nn.Module)
-        for element, value in _below(node):
-            meet(path + element, value, inside)
+        for element, value in _inside(node) if is_module else _below(node):
+            if type(value) in _PLAIN:  # most of them: not worth a turn, or a call, of their own
+                found.scalars.setdefault((path + element).removeprefix("."), value)
+            else:
+                meet(path + element, value, in_module or is_module)
     return found

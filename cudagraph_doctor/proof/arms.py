@@ -345,8 +345,10 @@ class Arms:
         seen = walk(self.subject.roots())
         given = dict(self.subject.named())
         same = {(tensor.data_ptr(), tensor.shape): name for name, tensor in given.items()}
+        addresses = {address for address, _ in same}
         for name, tensor in list(seen.tensors.items()):
-            told = same.get((tensor.data_ptr(), tensor.shape), name)
+            address = tensor.data_ptr()
+            told = same.get((address, tensor.shape), name) if address in addresses else name
             if told != name:
                 seen.aliases[name] = told
                 del seen.tensors[name]

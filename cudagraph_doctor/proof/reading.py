@@ -13,13 +13,19 @@ from cudagraph_doctor.proof.arms import Arms, span
 from cudagraph_doctor.proof.subject import Held
 
 
-def read(arms: Arms, held: Sequence[Held]) -> list[CapturedGraph | None]:
-    """The graphs, in order; None for one that cannot be read."""
-    weights = weight_names(arms)
+def read(arms: Arms, held: Sequence[Held], weights: set[str] | None = None) -> list[CapturedGraph | None]:
+    """The graphs, in order; None for one that cannot be read.
+
+    Args:
+        arms: for the backend, and for names.
+        held: which.
+        weights: what `weight_names` tells; who reads many graphs asks it once.
+    """
+    known = weight_names(arms) if weights is None else weights
 
     def one(held: Held) -> CapturedGraph | None:
         try:
-            return arms.backend.read(held.live, regions_of(held, weights))
+            return arms.backend.read(held.live, regions_of(held, known))
         except DoctorError:
             return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import FrameType
@@ -70,21 +71,21 @@ def looking(arms: Arms, at: Planned, scene: Scene, arm: Arm = Arm.REPLAYED) -> A
             captured = scene.captured
             memory = {t.untyped_storage().data_ptr() for t in captured.values()}
             peers = {t.untyped_storage().data_ptr() for t in arms.subject.untouchable}
-            own = {n for n, t in scene.paths.items() if t.untyped_storage().data_ptr() not in peers}
             scene.contents = {
-                n: t.clone() for n, t in captured.items() if n in own and _small(t) and not _weight(now.get(n))
+                n: t.clone()
+                for n, t in captured.items()
+                if not _weight(now.get(n)) and _small(t) and not _lies_in(t, peers)
             }
             scene.live = {
-                n: t.clone()
-                for n, t in now.items()
-                if _small(t) and not _weight(t) and t.untyped_storage().data_ptr() not in memory
+                n: t.clone() for n, t in now.items() if not _weight(t) and not _lies_in(t, memory) and _small(t)
             }
             # what the staging code has at hand: an engine's true values are often locals
             for name, tensor in (walk(_locals()).tensors if not told else {}).items():
                 # on the host too: a value that staging forgets may never have come to the device
-                if _small(tensor) and not _weight(tensor) and tensor.untyped_storage().data_ptr() not in memory:
+                if not _weight(tensor) and _small(tensor) and not _lies_in(tensor, memory):
                     scene.live.setdefault(name, tensor.to(arms.backend.device, copy=True))
             moved = _moved(arms, at, scene.held, around, fresh=arm is Arm.FRESH)
+            own = {name for name, tensor in scene.paths.items() if not _lies_in(tensor, peers)} if moved else ()
             scene.moved = {name: tensor.detach().clone() for name, tensor in moved.items() if name in own}
 
     return arms.backend.log.listening(replaying=seen)
@@ -131,4 +132,10 @@ def _small(tensor: torch.Tensor) -> bool:
 
 
 def _weight(tensor: torch.Tensor | None) -> bool:
-    return isinstance(tensor, torch.nn.Parameter)
+    # by the type first: what `isinstance` asks of parameters is Python, and most tensors of a model are some
+    return type(tensor) is torch.nn.Parameter or isinstance(tensor, torch.nn.Parameter)
+
+
+def _lies_in(tensor: torch.Tensor, memory: AbstractSet[int]) -> bool:
+    """Whether it is a view of one of these storages, known by their addresses."""
+    return bool(memory) and tensor.untyped_storage().data_ptr() in memory

@@ -100,7 +100,7 @@ class Watcher:
         scene = look(arms, at)
         if not scene.held:
             return
-        graphs = read(arms, scene.held)
+        graphs = read(arms, scene.held, self._weights)
         if any(held.live.ordinal not in self.seen.graphs for held in scene.held):
             self.seen.lost += lost(arms, at, scene.held, graphs)
         for held, graph in zip(scene.held, graphs, strict=True):

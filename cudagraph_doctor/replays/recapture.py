@@ -16,7 +16,7 @@ import torch
 
 from cudagraph_doctor.graph.model import CapturedGraph
 from cudagraph_doctor.proof.arms import Arms
-from cudagraph_doctor.proof.reading import read
+from cudagraph_doctor.proof.reading import read, weight_names
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.replays.host_memory import host_memory
 from cudagraph_doctor.replays.model import Dump
@@ -78,6 +78,7 @@ def captures(arms: Arms, asked: Sequence[Asked]) -> list[Dump]:
     """
     subject, backend = arms.subject, arms.backend
     start = arms.memory.random_state()
+    weights = weight_names(arms)
     dumps: list[Dump] = []
     for one in asked:
         subject.reset()
@@ -96,7 +97,7 @@ def captures(arms: Arms, asked: Sequence[Asked]) -> list[Dump]:
         moved = {path: value for path, value in after.items() if before.get(path, value) != value}
         if not subject.held(one.at, fresh=True):  # a runner's own affair, known when the step has replayed them
             subject.fresh(one.at)
-        for position, graph in enumerate(read(arms, subject.held(one.at, fresh=True))):
+        for position, graph in enumerate(read(arms, subject.held(one.at, fresh=True), weights)):
             if graph is not None:
                 dumps.append(_dump(len(dumps), one, position, graph, before, moved))
     subject.drop_fresh()
