@@ -43,6 +43,11 @@ class Region:
     offset: int
     """Bytes from the start of the named tensor's storage (or allocator block, or segment)."""
 
+    @property
+    def is_nobodys(self) -> bool:
+        """Whether it is device memory that no name leads to."""
+        return self.kind in ("freed", "unnamed")
+
     def __str__(self) -> str:
         name = f' "{self.name}"' if self.name else ""
         return f"{self.kind}{name}" + (f" + {self.offset}" if self.offset else "")

@@ -20,7 +20,6 @@ from cudagraph_doctor.proof.scene import Scene
 
 _ROUNDED = 512
 """Bytes: sizes of CUDA blocks are multiples of it."""
-_NOBODYS = ("unnamed", "freed")
 
 
 def abandoned_remedies(arms: Arms, scene: Scene, graphs: Sequence[CapturedGraph | None]) -> list[Remedy]:
@@ -35,7 +34,7 @@ def abandoned_remedies(arms: Arms, scene: Scene, graphs: Sequence[CapturedGraph 
         graphs: its graphs, read.
     """
     offered = _unread({**_weights(arms), **scene.live, **scene.contents}, graphs)
-    addresses = dict.fromkeys(p.address for p in pointers(graphs) if p.region.kind in _NOBODYS)
+    addresses = dict.fromkeys(p.address for p in pointers(graphs) if p.region.is_nobodys)
     return [remedy for address in addresses for remedy in _remedies(arms, address, offered)]
 
 

@@ -200,7 +200,7 @@ def _ordering(arms: Arms, plan: Sequence[Planned], first: list[Outputs], progres
         if at is None:
             return []
         wrong_at.append(at)
-    if _by_copies(arms, plan, first):
+    if right_by_copies(arms, plan, first, AtOnce()):
         return [_copies_too_late(arms, plan[min(wrong_at) :])]
     # the first replay that read something else names the input; what differs later may follow from its output
     late = ([n for n in a if n in b and not torch.equal(a[n], b[n])] for a, b in zip(waiting, delayed, strict=False))
@@ -232,15 +232,19 @@ def _ordering(arms: Arms, plan: Sequence[Planned], first: list[Outputs], progres
     ]
 
 
-def _by_copies(arms: Arms, plan: Sequence[Planned], first: list[Outputs]) -> bool:
-    """Whether the steps are right ahead of a slowed device once copies of pinned memory come out at once."""
+def run_ahead(arms: Arms, plan: Sequence[Planned], mend: AtOnce | None = None) -> list[Outputs]:
+    """The steps in a row, the host ahead of a device that is slowed down before each replay; with copies mended."""
 
     def slow(_live: LiveGraph) -> None:
         arms.backend.delay(DELAY_MS)
 
+    return run_freely(arms, plan, wait=False, listener=slow, around=mend)
+
+
+def right_by_copies(arms: Arms, plan: Sequence[Planned], right: list[Outputs], mend: AtOnce) -> bool:
+    """Whether the steps are right ahead of a slowed device once copies of pinned memory come out at once."""
     # twice: buffers that are allocated for the first time hold the host up, which would mend any order
-    runs = (run_freely(arms, plan, wait=False, listener=slow, around=AtOnce()) for _ in range(2))
-    return all(first_difference(run, first) is None for run in runs)
+    return all(first_difference(run_ahead(arms, plan, mend), right) is None for _ in range(2))
 
 
 def _copies_too_late(arms: Arms, wrong: Sequence[Planned]) -> Finding:

@@ -86,7 +86,9 @@ def _remedy(node: GraphNode, old: Param, new: Param, edit: Edit) -> tuple[tuple[
 
 def _other_memory(before: Pointer | None, now: Region) -> Remedy:
     """A remedy for an address, without its edits; it tells which tensor was there where that had a name of its own."""
-    remedy = Remedy(Cause.REBOUND, now.name, now.kind, notes={"instead_of": before.region.kind if before else ""})
+    remedy = Remedy(
+        Cause.REBOUND, now.name, now.kind, notes={"instead_of_nobodys": before is not None and before.region.is_nobodys}
+    )
     if before is not None and before.region.kind not in _OWN and before.region.name != now.name:
         remedy.was, remedy.expected = before.region.name, now.name
     return remedy
@@ -100,7 +102,7 @@ def harmful_remedies(pairs: Iterable[tuple[LiveGraph, CapturedGraph, CapturedGra
     """
     found = baked_remedies((live, new, old) for live, old, new in pairs)
     for remedy in found:
-        if remedy.cause is Cause.REBOUND and remedy.notes["instead_of"] in ("freed", "unnamed"):
+        if remedy.cause is Cause.REBOUND and remedy.notes["instead_of_nobodys"]:
             remedy.cause = Cause.REUSED
     return found
 

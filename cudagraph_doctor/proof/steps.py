@@ -300,9 +300,7 @@ class Steps:
             again = self.arms.run(Arm.REPLAYED, at)
             gaps.append(self.gap(again, eager))
             noises.append(self.gap(again, replayed))
-        record.counted = counted = Counted(
-            sum(map(record.as_bad, gaps)), len(gaps), sum(map(record.as_bad, controls)), len(controls)
-        )
+        record.counted = counted = record.count(gaps, controls)
         record.eager_control = reduce(worse, controls)
         # a graph that reads memory which others write is wrong each time, and in another way each time
         if counted.differs < counted.of or counted.control:
@@ -317,15 +315,12 @@ class Steps:
         if record.counted is None and not isinstance(self.subject, EngineSubject):
             self._count(at, record, eager, replayed)
         assert record.fresh_replayed is not None and record.fresh_control is not None
-        apart = StepRecord(replayed=record.fresh_replayed)
         gaps, controls = [record.fresh_replayed], [record.fresh_control]
         for _ in range(_REPEATS):
             again = self.arms.run(Arm.FRESH, at)
             gaps.append(self.gap(replayed, again))
             controls.append(self.gap(again, fresh))
-        record.counted_fresh = Counted(
-            sum(map(apart.as_bad, gaps)), len(gaps), sum(map(apart.as_bad, controls)), len(controls)
-        )
+        record.counted_fresh = StepRecord(replayed=record.fresh_replayed).count(gaps, controls)
         record.fresh_control = reduce(worse, controls)
 
     def _unstable(self, at: Planned, record: StepRecord) -> bool:

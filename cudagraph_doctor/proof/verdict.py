@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -91,6 +92,10 @@ class StepRecord:
     def harmed(self) -> bool:
         """Whether an output is wrong, at this step or by its state at a later one."""
         return self.replayed.output_level is Level.LARGE or self.harm_step is not None
+
+    def count(self, gaps: Sequence[Gap], controls: Sequence[Gap]) -> Counted:
+        """How many of the gaps, and of their controls, are as bad."""
+        return Counted(sum(map(self.as_bad, gaps)), len(gaps), sum(map(self.as_bad, controls)), len(controls))
 
     def as_bad(self, gap: Gap) -> bool:
         """Whether a gap is one like that between the replay and eager: as large, and in outputs if that is in outputs.

@@ -164,7 +164,7 @@ class Watcher:
                         readers.setdefault(pointer.region.name, []).append(
                             Reader(ordinal, node.index, param.index, pointer.region.offset)
                         )
-                    elif pointer.region.kind in ("unnamed", "freed"):
+                    elif pointer.region.is_nobodys:
                         self.seen.unnamed.add(pointer.address)
         held = next(one for one in scene.held if one.live.ordinal == ordinal)
         same: dict[tuple[int, torch.Size], list[str]] = {}

@@ -86,7 +86,7 @@ def _nobodys(graph: CapturedGraph | None) -> Iterator[tuple[int, str]]:
     for node in graph.nodes if graph else ():
         for param in node.params:
             for pointer in param.pointers:
-                if pointer.region.kind in ("freed", "unnamed") and pointer.address not in seen:
+                if pointer.region.is_nobodys and pointer.address not in seen:
                     seen.add(pointer.address)
                     yield pointer.address, f"{kernel_name(node)}, parameter {param.index}"
 

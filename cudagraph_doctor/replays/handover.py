@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from cudagraph_doctor.findings import Culprit, Finding, Proof, Severity
-from cudagraph_doctor.graph.backend import LiveGraph
 from cudagraph_doctor.progress import Progress
 from cudagraph_doctor.proof.arms import Arms
 from cudagraph_doctor.proof.at_once import AtOnce, Copied
-from cudagraph_doctor.proof.free_run import DELAY_MS, TIMES, Outputs, first_difference, run_freely
+from cudagraph_doctor.proof.free_run import DELAY_MS, TIMES, first_difference, right_by_copies, run_ahead, run_freely
 from cudagraph_doctor.proof.subject import Planned
 
 UNTOLD = "copies between host and device that nobody waits for"
@@ -38,12 +37,6 @@ def handover_findings(arms: Arms, plan: Sequence[Planned], progress: Progress) -
         subject.not_checked.append(f"{UNTOLD}: needs a GPU")
         return []
 
-    def slow(_live: LiveGraph) -> None:
-        arms.backend.delay(DELAY_MS)
-
-    def ahead(mend: AtOnce | None = None) -> list[Outputs]:
-        return run_freely(arms, plan, wait=False, listener=slow, around=mend)
-
     progress.advance("in a row, each copy at once")
     right = run_freely(arms, plan, around=AtOnce())
     wrong = []
@@ -53,18 +46,17 @@ def handover_findings(arms: Arms, plan: Sequence[Planned], progress: Progress) -
             subject.not_checked.append(f"{UNTOLD}: the same steps in a row gave different results twice")
             return []
         progress.advance(f"in a row, device slowed, {number + 1} of {TIMES}")
-        at = first_difference(ahead(), right)
+        at = first_difference(run_ahead(arms, plan), right)
         if at is None:
             return []
         wrong.append(at)
     names = _names(arms)
     every = AtOnce(names=names)
-    for _ in range(2):  # buffers that are allocated for the first time hold the host up, which would mend any order
-        if first_difference(ahead(every), right) is not None:
-            return []  # another edge is missing than that behind a copy
+    if not right_by_copies(arms, plan, right, every):
+        return []  # another edge is missing than that behind a copy
 
     def heals(some: Sequence[Copied]) -> bool:
-        return first_difference(ahead(AtOnce(some, names)), right) is None
+        return first_difference(run_ahead(arms, plan, AtOnce(some, names)), right) is None
 
     guilty = needed(list(every.mended), heals)
     return [_finding(plan[min(wrong) :], some, every, arms.backend.name) for some in one_fault_each(guilty)]

@@ -42,10 +42,11 @@ def add_lost(accused: Accused, found: Sequence[Lost], history: History) -> None:
     """
     unexplained = {case.at.key for case in accused.unexplained}
     for one in found:
-        if (one.owner and one.at.key not in unexplained) or one.address in accused.mended or _known(accused, one):
+        code, name, kind = _whose(one)
+        known = any((flag.code, flag.name) == (code, name) for flag in accused.flags)
+        if known or (one.owner and one.at.key not in unexplained) or one.address in accused.mended:
             continue
         replay = next((n for n, replay in enumerate(history.replays) if replay.index == one.at.index), None)
-        code, name, kind = _whose(one)
         evidence = {"cause": "forced", "bytes": one.bytes}
         accused.flags.append(Flag(code, replay, name=name, kind=kind, where=f"read by {one.reader}", evidence=evidence))
         if replay is not None:
@@ -59,8 +60,3 @@ def _whose(one: Lost) -> tuple[str, str, str]:
     if one.belongs:
         return "CGD308", one.belongs, "weight"
     return ("CGD306", one.owner, "state") if one.owner else ("CGD307", "freed memory", "unnamed")
-
-
-def _known(accused: Accused, one: Lost) -> bool:
-    code, name, _ = _whose(one)
-    return any((flag.code, flag.name) == (code, name) for flag in accused.flags)

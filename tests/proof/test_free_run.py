@@ -13,6 +13,7 @@ from cudagraph_doctor.findings import Finding, Proof, Severity
 from cudagraph_doctor.progress import Silent
 from cudagraph_doctor.proof import free_run
 from cudagraph_doctor.proof.arms import Arms
+from cudagraph_doctor.proof.at_once import AtOnce
 from cudagraph_doctor.proof.free_run import free_run_findings
 from cudagraph_doctor.proof.subject import Planned
 
@@ -232,7 +233,7 @@ def test_an_order_is_the_copies_where_they_heal_it_twice(
     arms, plan = arms_of(overlapping_engine(engine_target, ordered=True), 2, 2, 2)
     outputs = iter([[{"y": torch.tensor([run])}] for run in runs])
     monkeypatch.setattr(free_run, "run_freely", lambda *_args, **_how: next(outputs))
-    assert free_run._by_copies(arms, plan, [{"y": torch.tensor([0])}]) is by_copies
+    assert free_run.right_by_copies(arms, plan, [{"y": torch.tensor([0])}], AtOnce()) is by_copies
     found = free_run._copies_too_late(arms, plan[1:])
     assert (found.code, found.step, found.culprit) == ("CGD105", plan[1].step, None)
     assert found.evidence["seen_at_steps"] == [at.step for at in plan[1:]]
