@@ -12,15 +12,14 @@ from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from cudagraph_doctor.findings import Location
 from cudagraph_doctor.graph.backend import Backend
 from cudagraph_doctor.graph.callsite import Line, callsites
 from cudagraph_doctor.graph.illegal import Place
-from cudagraph_doctor.graph.operators import Operator, decomposed, dispatches_itself, tensors_in
+from cudagraph_doctor.graph.operators import Operator, tensors_in
 from cudagraph_doctor.observation.model import StrayCasts
-from cudagraph_doctor.observation.operators import learned
+from cudagraph_doctor.observation.operators import DispatchWatch
 from cudagraph_doctor.observation.records import Window
 from cudagraph_doctor.observation.session import Session
 
@@ -47,7 +46,7 @@ class _Read:
     line: Line | None
 
 
-class CastWatch(TorchDispatchMode):
+class CastWatch(DispatchWatch):
     """Notes in the dry run which weights autocast casts, and where the casts are read.
 
     Args:
@@ -55,34 +54,24 @@ class CastWatch(TorchDispatchMode):
         backend: where it runs.
     """
 
-    supports_higher_order_operators = True
-
     def __init__(self, session: Session, backend: Backend) -> None:
-        super().__init__()  # type: ignore[no-untyped-call, unused-ignore]
+        super().__init__(session, backend)
         self.from_before = within_autocast() and torch.is_autocast_cache_enabled()
         """Whether autocast was entered already, and keeps casts: what it had cast by then is not known."""
-        self._session = session
-        self._backend = backend
         self._casts: dict[int, _Cast] = {}
         """By identity of the storage, which is not given anew as long as there is a weak reference."""
         self._reads: dict[tuple[_Cast, int | None], _Read] = {}
 
-    def __torch_dispatch__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    def _is_on(self) -> bool:
+        """Always: what was cast outside of captures counts."""
+        return True
+
+    def _perform(
+        self, operator: Operator, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Run one operator."""
-        kwargs = kwargs or {}
-        if self._session.busy:
-            return func(*args, **kwargs)
-        if types and any(dispatches_itself(kind) for kind in types):
-            return NotImplemented
-        operator = learned(func)
-        if operator.composite:
-            with self:
-                return decomposed(operator, args, kwargs)
         if operator.launches and self._casts:
             self._note_reads(args, kwargs)
-        result = func(*args, **kwargs)
+        result = call()
         if self._is_autocasts(operator, args, result):
             self._note_cast(result)
         return result

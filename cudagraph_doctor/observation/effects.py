@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from cudagraph_doctor.graph.backend import Backend
 from cudagraph_doctor.graph.callsite import callsites
 from cudagraph_doctor.graph.illegal import Kind, Place
-from cudagraph_doctor.graph.operators import decomposed, dispatches_itself, tensors_in
+from cudagraph_doctor.graph.operators import Operator, tensors_in
 from cudagraph_doctor.observation.model import Operation
-from cudagraph_doctor.observation.operators import learned
+from cudagraph_doctor.observation.operators import DispatchWatch
 from cudagraph_doctor.observation.records import Site, Window
 from cudagraph_doctor.observation.session import Session
 
@@ -47,7 +46,7 @@ class Effects:
         return str(float(self.sums[done])) if done in self.sums else ""
 
 
-class EffectWatch(TorchDispatchMode):
+class EffectWatch(DispatchWatch):
     """Notes effects while a capture of the dry run is open, on the thread that captures.
 
     Args:
@@ -56,13 +55,9 @@ class EffectWatch(TorchDispatchMode):
         looked_at: of what is done here, results and changes are followed: its memory is copied meanwhile.
     """
 
-    supports_higher_order_operators = True
-
     def __init__(self, session: Session, backend: Backend, looked_at: Collection[Done] = ()) -> None:
-        super().__init__()  # type: ignore[no-untyped-call, unused-ignore]
+        super().__init__(session, backend)
         self.effects = Effects()
-        self._session = session
-        self._backend = backend
         self._looked_at = looked_at
         self._counts: dict[tuple[int, Site], int] = {}
         self._capture = -1
@@ -73,27 +68,18 @@ class EffectWatch(TorchDispatchMode):
         self._from: dict[int, set[Done]] = {}
         """Address -> what was looked at and went into it."""
 
-    def __torch_dispatch__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    def _perform(
+        self, operator: Operator, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Run one operator."""
-        kwargs = kwargs or {}
         window = self._session.window
-        if window is None or self._session.busy:
-            return func(*args, **kwargs)
-        if types and any(dispatches_itself(kind) for kind in types):
-            return NotImplemented
-        operator = learned(func)
-        if operator.composite:
-            with self:
-                return decomposed(operator, args, kwargs)
+        assert window is not None
         if window.index != self._capture:
             self._capture, self._made, self._from = window.index, set(), {}
         given = self._on_device(tensors_in((args, kwargs)))
         done = self._done(operator.name, window) if operator.launches else None
         older = [t for t in self._on_device(operator.written_tensors(args, kwargs)) if _address(t) not in self._made]
         before = [self._aside(t.clone) for t in older] if done in self._looked_at else []
-        result = self._run(func, args, kwargs)
+        result = self._run(call)
         results = self._on_device(tensors_in(result))
         known = {_address(tensor) for tensor in given}
         self._made.update(_address(tensor) for tensor in results if _address(tensor) not in known)
@@ -116,10 +102,10 @@ class EffectWatch(TorchDispatchMode):
             if done in self._looked_at:
                 self.effects.read.add(done)
 
-    def _run(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run(self, call: Callable[[], Any]) -> Any:
         before, self._inside = self._inside, True
         try:
-            return func(*args, **kwargs)
+            return call()
         finally:
             self._inside = before
 

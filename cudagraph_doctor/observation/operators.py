@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
@@ -20,7 +21,48 @@ learned = functools.cache(learn)
 _LOOKED_AT = (Role.HOST_READ, Role.COPY, Role.INDEX, Role.PIN)
 
 
-class OperatorWatch(TorchDispatchMode):
+class DispatchWatch(TorchDispatchMode, ABC):
+    """Sees the operators that the target runs, composite ones by their parts.
+
+    Args:
+        session: knows about captures, and whether the doctor is at work.
+        backend: where it runs.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self, session: Session, backend: Backend) -> None:
+        super().__init__()  # type: ignore[no-untyped-call, unused-ignore]
+        self._session = session
+        self._backend = backend
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run one operator."""
+        kwargs = kwargs or {}
+        if self._session.busy or not self._is_on():
+            return func(*args, **kwargs)
+        if types and any(dispatches_itself(kind) for kind in types):
+            return NotImplemented
+        operator = learned(func)
+        if operator.composite:
+            with self:
+                return decomposed(operator, args, kwargs)
+        return self._perform(operator, functools.partial(func, *args, **kwargs), args, kwargs)
+
+    def _is_on(self) -> bool:
+        """Whether operators are looked at: those of a capture."""
+        return self._session.window is not None
+
+    @abstractmethod
+    def _perform(
+        self, operator: Operator, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Run one that has no parts, by `call`."""
+
+
+class OperatorWatch(DispatchWatch):
     """Deals with operators that may be illegal as with whole calls; notes on which stream the others run.
 
     Args:
@@ -29,29 +71,14 @@ class OperatorWatch(TorchDispatchMode):
         also: names of operators that are dealt with as if they might be illegal: some capture has refused them.
     """
 
-    supports_higher_order_operators = True
-
     def __init__(self, session: Session, backend: Backend, also: Collection[str] = ()) -> None:
-        super().__init__()  # type: ignore[no-untyped-call, unused-ignore]
-        self._session = session
-        self._backend = backend
+        super().__init__(session, backend)
         self._also = also
 
-    def __torch_dispatch__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    def _perform(
+        self, operator: Operator, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Run one operator."""
-        kwargs = kwargs or {}
         session = self._session
-        if session.window is None or session.busy:
-            return func(*args, **kwargs)
-        if types and any(dispatches_itself(kind) for kind in types):
-            return NotImplemented
-        operator = learned(func)
-        if operator.composite:
-            with self:
-                return decomposed(operator, args, kwargs)
-        call = functools.partial(func, *args, **kwargs)
         if self._may_be_illegal(operator, args, kwargs):
             written = list(operator.written_tensors(args, kwargs))
             judge = functools.partial(self._judge, operator, args, kwargs)
