@@ -6,19 +6,20 @@ import importlib
 import shutil
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cudagraph_doctor import environment
+from cudagraph_doctor.graph import driver
 
 Machine = Callable[..., None]
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     """`machine(cuda="13.0", gpu=True, modules=("cuda.core",))`: what torch, imports and driver answer from then on."""
 
     def make(
@@ -27,7 +28,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
         gpu: bool = False,
         modules: tuple[str, ...] = (),
         torch: bool = True,
-        driver: int = 13000,
+        version: int = 13000,
         graph: tuple[str, ...] = ("raw_cuda_graph",),
     ) -> None:
         fake: Any = types.ModuleType("torch")
@@ -44,7 +45,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
         known: dict[str, types.ModuleType] = {"torch": fake} if torch else {}
         known |= {name: types.ModuleType(name) for name in modules}
         if bindings := known.get("cuda.bindings.driver"):
-            vars(bindings)["cuDriverGetVersion"] = lambda: (0, driver) if driver else (100, 0)
+            vars(bindings)["cuDriverGetVersion"] = lambda: (0, version) if version else (100, 0)
 
         def import_module(name: str) -> types.ModuleType:
             if name not in known:
@@ -54,7 +55,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
         monkeypatch.setattr(importlib, "import_module", import_module)
         monkeypatch.setattr(shutil, "which", lambda name: None)
 
-    return make
+    driver.bindings.cache_clear()  # a test before this one may have imported the real ones
+    yield make
+    driver.bindings.cache_clear()
 
 
 def test_a_cpu_build(machine: Machine) -> None:
@@ -105,10 +108,10 @@ def test_no_compiler_and_no_cupti(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("driver", "reason"), [(12030, "supports CUDA 12.3; 12.4 is needed"), (0, "does not answer"), (12040, "")]
+    ("version", "reason"), [(12030, "supports CUDA 12.3; 12.4 is needed"), (0, "does not answer"), (12040, "")]
 )
-def test_the_driver_is_asked(machine: Machine, driver: int, reason: str) -> None:
-    machine(cuda="13.0", gpu=True, modules=("cuda.bindings.driver",), driver=driver)
+def test_the_driver_is_asked(machine: Machine, version: int, reason: str) -> None:
+    machine(cuda="13.0", gpu=True, modules=("cuda.bindings.driver",), version=version)
     found = environment.cuda_obstacle()
     assert reason in found and bool(reason) == bool(found)
 
