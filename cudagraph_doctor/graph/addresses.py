@@ -49,12 +49,15 @@ class Addresses:
         self._asked: dict[int, Allocation | None] = {}
         self._described: dict[int, Region | None] = {}
         """Layers point at the same memory, and carry the same remains: each address is looked up once."""
+        self._found: dict[bytes, tuple[Pointer, ...]] = {}
+        """Pointers of a parameter that has these bytes: layers share parameters as well."""
 
     def add_graph_memory(self, address: int, size: int) -> None:
         """Memory that the graph itself allocates (a mem alloc node)."""
         name = f"alloc {len(self._graph_memory)}"
         self._graph_memory.append(NamedRange("pool", name, address, size))
         self._described.clear()
+        self._found.clear()
 
     def describe(self, address: int) -> Region | None:
         """What device or page-locked memory `address` lies in; None if in none that is known."""
@@ -74,10 +77,18 @@ class Addresses:
 
     def pointers(self, data: bytes) -> tuple[Pointer, ...]:
         """The words of a parameter that are addresses of known memory."""
+        if data not in self._found:
+            self._found[data] = self._find(data)
+        return self._found[data]
+
+    def _find(self, data: bytes) -> tuple[Pointer, ...]:
+        described = self._described  # asked before `describe` is called: there are thousands of words
         found = []
         for index, word in enumerate(words(data)):
-            if LOWEST <= word < HIGHEST and (region := self.describe(word)) is not None:
-                found.append(Pointer(8 * index, word, region))
+            if LOWEST <= word < HIGHEST:
+                region = described[word] if word in described else self.describe(word)
+                if region is not None:
+                    found.append(Pointer(8 * index, word, region))
         return tuple(found)
 
     def _in_torch(self, address: int) -> Region | None:

@@ -265,7 +265,8 @@ class LoopSubject:
             self._staging.stage(static, values, bucket, capturing=True)
         if warm:
             self._warm_up(static)
-        graph = torch.cuda.CUDAGraph()
+        # most graphs that are captured now are read and never replayed: torch instantiates those that are
+        graph = torch.cuda.CUDAGraph(keep_graph=not warm)
         for generator in self.generators:
             graph.register_generator_state(generator)
         seen: list[LiveGraph] = []

@@ -98,6 +98,20 @@ def test_memory_that_the_graph_allocates() -> None:
     assert describe(found, 70) == 'pool "alloc 1" + 6'
 
 
+def test_what_was_looked_up_before_the_graph_allocated_is_looked_up_again() -> None:
+    found, data = Addresses(Regions(), [], "0.1", [], Driver()), struct.pack("<Q", BASE + 6)
+    assert found.pointers(data) == ()
+    found.add_graph_memory(BASE, 64)
+    assert found.pointers(data) == (Pointer(0, BASE + 6, Region("pool", "alloc 0", 6)),)
+
+
+def test_parameters_with_the_same_bytes_are_looked_up_once() -> None:
+    driver = Driver(Allocation(False, BASE, 64))
+    found, data = Addresses(Regions(), [], "", [], driver), struct.pack("<QQ", BASE + 6, BASE + 100)
+    assert found.pointers(data) == found.pointers(data) == (Pointer(0, BASE + 6, Region("unnamed", "", 6)),)
+    assert driver.asked == [BASE + 6, BASE + 100]
+
+
 def test_pointers_are_the_aligned_words_that_lie_in_known_memory() -> None:
     driver = Driver()
     found = Addresses(Regions(), [segment(0, 512)], "", [], driver)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import struct
 from types import SimpleNamespace
 from typing import Any
@@ -171,6 +172,25 @@ def test_bodies_of_a_conditional_node_are_descended_into(made_up: Any, monkeypat
         (NodeKind.CONDITIONAL, None, ""),
         (NodeKind.EMPTY, 0, ""),
     ]
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_the_collector_of_cycles_rests_meanwhile(made_up: Any, monkeypatch: pytest.MonkeyPatch, before: bool) -> None:
+    seen: list[bool] = []
+
+    def failing(node: int) -> None:
+        seen.append(gc.isenabled())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(made_up, "cuGraphKernelNodeGetParams", failing)
+    runs = gc.isenabled()
+    try:
+        (gc.enable if before else gc.disable)()
+        with pytest.raises(KeyboardInterrupt):
+            read(made_up.graph(made_up.kernel()))
+        assert seen == [False] and gc.isenabled() is before
+    finally:
+        (gc.enable if runs else gc.disable)()
 
 
 def test_names_of_the_top_level(made_up: Any) -> None:

@@ -351,6 +351,20 @@ def test_a_step_that_replays_graphs_of_its_own_is_no_eager_step(subject_of: Make
         subject.eager(subject.plan(0, (), (2,), False)[0])
 
 
+def test_a_graph_captured_now_is_instantiated_when_it_is_replayed(subject_of: Make) -> None:
+    subject = subject_of()
+    (at,) = ready(subject, 2)
+    subject.recapture(at)
+    (now,), (before,) = subject.held(at, fresh=True), subject.held(at)
+    assert now.live.instantiate_s is None, "most are only read"
+    outputs = tree.copies(subject.fresh(at))
+    subject.reset()
+    assert outputs["y"].equal(subject.eager(at)["y"])
+    now.live.graph().instantiate()  # refused unless it was kept
+    with pytest.raises(RuntimeError, match="keep_graph"):
+        before.live.graph().instantiate()
+
+
 def test_eager_on_the_static_inputs_of_the_fresh_graph(subject_of: Make) -> None:
     def forward(self: Any, inputs: Inputs) -> Inputs:
         return {"y": inputs["x"] + inputs["slots"].sum()}
