@@ -89,7 +89,8 @@ def _inside(module: torch.nn.Module) -> list[tuple[str, Any]]:
     return found + [("." + name, value) for name, value in own.items() if name[:1] != "_"]
 
 
-def _below(node: Any) -> Iterator[tuple[str, Any]]:
+def below(node: Any) -> Iterator[tuple[str, Any]]:
+    """What hangs from an object that is no module, by the rest of the path."""
     if isinstance(node, Mapping):
         for key, value in list(node.items()):
             yield (f".{key}" if isinstance(key, (str, int)) else f"[{key!r}]"), value
@@ -117,6 +118,11 @@ def _below(node: Any) -> Iterator[tuple[str, Any]]:
             for name in (slots,) if isinstance(slots, str) else slots:
                 if not name.startswith("__") and hasattr(node, name):
                     yield f".{name}", getattr(node, name)
+
+
+def is_scalar(value: object) -> bool:
+    """Whether it is a host value, from which nothing hangs."""
+    return isinstance(value, _SCALARS)
 
 
 def _opaque(node: Any) -> bool:
@@ -169,7 +175,7 @@ def walk(roots: Mapping[str, object]) -> Walk:
         is_module = isinstance(node, torch.nn.Module)
         if is_module and not in_module:
             found.modules.setdefault(path, node)
-        for element, value in _inside(node) if is_module else _below(node):
+        for element, value in _inside(node) if is_module else below(node):
             if type(value) in _PLAIN:  # most of them: not worth a turn, or a call, of their own
                 found.scalars.setdefault((path + element).removeprefix("."), value)
             else:

@@ -22,6 +22,7 @@ from cudagraph_doctor.graph.backend import Backend, Block
 from cudagraph_doctor.proof.state import Extent, Memory, Snapshot
 from cudagraph_doctor.proof.state_changes import Changes
 from cudagraph_doctor.proof.subject import Planned, Replaying, Subject
+from cudagraph_doctor.rewalk import Rewalk
 from cudagraph_doctor.walk import Walk, walk
 
 UNNAMED = "unnamed memory"
@@ -98,6 +99,7 @@ class Arms:
         self._weights: set[int] = set()
         """Addresses of the storages of parameters."""
         self._replaying = replaying
+        self._walk = Rewalk()
         self.runs = 0
 
     # what is state
@@ -109,7 +111,7 @@ class Arms:
         object: such a target is rewound by reset and replay, as one whose counters move.
         """
         subject, found = self.subject, self.found
-        named = walk(subject.roots()).tensors.values()
+        named = self._walk(subject.roots()).tensors.values()
         self._weights = {t.untyped_storage().data_ptr() for t in named if isinstance(t, torch.nn.Parameter)}
         subject.reset()
         start = self._host()
@@ -184,7 +186,7 @@ class Arms:
 
     def _lie(self) -> dict[str, Extent]:
         """Where the tensors of the target's objects lie, by path. They are not held: addresses come back by right."""
-        return {path: Extent(*span(tensor)) for path, tensor in walk(self.subject.roots()).paths.items()}
+        return {path: Extent(*span(tensor)) for path, tensor in self._walk(self.subject.roots()).paths.items()}
 
     def _replaced(self, before: Mapping[str, Extent], after: Mapping[str, Extent]) -> list[str]:
         """Paths of state at which another tensor is after than before."""
@@ -342,7 +344,7 @@ class Arms:
 
     def look_around(self) -> Walk:
         """Names as they are now: the target's own first, then attribute paths."""
-        seen = walk(self.subject.roots())
+        seen = self._walk(self.subject.roots())
         given = dict(self.subject.named())
         same = {(tensor.data_ptr(), tensor.shape): name for name, tensor in given.items()}
         addresses = {address for address, _ in same}

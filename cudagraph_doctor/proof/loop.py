@@ -17,7 +17,7 @@ from cudagraph_doctor.proof.schedule import choose, left_out, schedule
 from cudagraph_doctor.proof.shape import live_part
 from cudagraph_doctor.proof.staging import Staging, default_update
 from cudagraph_doctor.proof.subject import Held, Outputs, Planned, Replaying, hold
-from cudagraph_doctor.walk import walk
+from cudagraph_doctor.rewalk import Rewalk
 
 
 @dataclass(slots=True)
@@ -54,6 +54,7 @@ class LoopSubject:
         self._buckets = list(target.buckets)
         self._old: dict[int, _Capture] = {}
         self._fresh: dict[int, _Capture] = {}
+        self._walk = Rewalk()
         self._staging = Staging(target, self._next_inputs, backend.device)
         self._shapes: dict[int, dict[str, torch.Size]] = {}
         """Position in the plan -> shapes of what the eager step put out, by path."""
@@ -287,7 +288,7 @@ class LoopSubject:
                 traceback=blame.user_traceback(blame.first(error)),
             ) from error
         inputs = tree.tensors(static)
-        around = walk(self.roots())
+        around = self._walk(self.roots())
         held = hold(seen[-1], {**around.tensors, **self.named(), **inputs}, inputs, around.paths)
         # the step's own values go with `values`; what update rebound to is in `static`, and held
         return _Capture(graph, static, outputs, held)
