@@ -70,8 +70,8 @@ class Culprit:
     """What a finding accuses, by name."""
 
     kind: str
-    """"input" | "state" | "weight" | "output" | "parameter" | "launch" | "node" | "step order" | "bucket" | "gate" |
-    "thread" | "unnamed"."""
+    """"input" | "state" | "weight" | "buffer" | "output" | "parameter" | "launch" | "node" | "step order" | "bucket" |
+    "gate" | "thread" | "unnamed"."""
     name: str
     """The tensor's name, the parameter ("paged_attention_decode, parameter 4"), the module path..."""
     detail: str = ""

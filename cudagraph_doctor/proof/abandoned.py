@@ -17,6 +17,7 @@ from cudagraph_doctor.proof.arms import Arms, span
 from cudagraph_doctor.proof.compare import same_bits
 from cudagraph_doctor.proof.repair import Cause, Remedy
 from cudagraph_doctor.proof.scene import Scene
+from cudagraph_doctor.proof.weights import weight_names
 
 _ROUNDED = 512
 """Bytes: sizes of CUDA blocks are multiples of it."""
@@ -59,12 +60,12 @@ def _weights(arms: Arms) -> dict[str, torch.Tensor]:
 
 
 def _remedies(arms: Arms, address: int, offered: Mapping[str, torch.Tensor]) -> list[Remedy]:
-    fitting = list(_fitting(arms, address, offered))
+    fitting, weights = list(_fitting(arms, address, offered)), weight_names(arms)
     found = []
     for name, buffer, right in fitting:
         if same_bits(buffer, right) or not (len(fitting) == 1 or _is_safe(buffer, right)):
             continue
-        kind = "weight" if right.dtype.is_floating_point and right.dim() else "root"  # as `moved_remedies` has it
+        kind = "weight" if name in weights else "root"
         found.append(Remedy(Cause.REBOUND, name, kind, "", buffer, right, buffer.clone()))
     return found
 

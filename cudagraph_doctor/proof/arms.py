@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ from cudagraph_doctor.walk import Walk, walk
 UNNAMED = "unnamed memory"
 """Memory that no tensor of the target's objects lies in. Addresses of temporaries come back, so it proves little."""
 
+_TENSOR = "tensor "
+"""What the paths of tensors start with among those of host values."""
 _LARGE = 1 << 20
 """Bytes: blocks above this are weights, caches and the like, and looking at them takes time."""
 
@@ -72,6 +75,8 @@ class Discovery:
     """Where in the target's objects state lies, of what eager steps leave in its place."""
     replaced_by_reset: list[str] = field(default_factory=list)
     """Paths of state that is another tensor after reset()."""
+    replaced: dict[str, int] = field(default_factory=dict)
+    """Path of any tensor -> after how many steps of a pass another one was in its place, by the pass with most."""
     replaced_by_graphs: dict[str, Planned] = field(default_factory=dict)
     """Paths of state that is another tensor after a graph step, with the first step after which it was."""
     walked_all: bool = True
@@ -123,24 +128,25 @@ class Arms:
         # what is made on first use (a cache that was None) is gone from the host values: that is no leftover
         found.unrestored += [path for path in start if path in host and start[path] != host[path]]
         looks, random = [self._first_look()], self.memory.random_state()
-        moved: dict[str, None] = {}
+        moved: Counter[str] = Counter()
         for at in plan:
             started = time.perf_counter()
             subject.eager(at)
             self.backend.synchronize()
             found.step_seconds += (time.perf_counter() - started) / len(plan)
             now = self._host(tensors=True)
-            moved |= dict.fromkeys(path for path in now if host.get(path, now[path]) != now[path])
+            moved.update(path for path in now if host.get(path, now[path]) != now[path])
             host = now
             self._look_after(at, plan, looks)
         found.host_moves = list(moved)
+        self._note_replaced({path.removeprefix(_TENSOR): n for path, n in moved.items() if path.startswith(_TENSOR)})
         found.state = self.memory.changed_between(looks)
         self.memory.set_random_state(random)
         state, lay = self.memory.merged(found.state), self._lie()
         found.state_paths = [
             path
             for path, extent in lay.items()
-            if f"tensor {path}" not in moved and any(extent.meets(some) for some in state)
+            if _TENSOR + path not in moved and any(extent.meets(some) for some in state)
         ]
         subject.reset()
         found.replaced_by_reset = self._replaced(lay, self._lie())
@@ -166,6 +172,7 @@ class Arms:
         """
         self.subject.reset()
         looks, replaced = [self._first_look()], self.found.replaced_by_graphs
+        moved: Counter[str] = Counter()
         for at in plan:
             if at.key is not None:
                 lay = self._lie()
@@ -174,7 +181,10 @@ class Arms:
                 self.backend.synchronize()
                 self._replaying(None)
                 self._look_after(at, plan, looks)
-                replaced |= {name: at for name in self._replaced(lay, self._lie()) if name not in replaced}
+                after = self._lie()
+                moved.update(path for path in after if path in lay and lay[path].address != after[path].address)
+                replaced |= {name: at for name in self._replaced(lay, after) if name not in replaced}
+        self._note_replaced(moved)
         changed = self.memory.changed_between(looks) - self.found.state
         staged = [
             t for at in plan for held in self.subject.held(at) for p, t in held.tensors.items() if p in held.inputs
@@ -192,6 +202,10 @@ class Arms:
         """Paths of state at which another tensor is after than before."""
         common = before.keys() & after.keys()
         return [p for p in self.found.state_paths if p in common and before[p].address != after[p].address]
+
+    def _note_replaced(self, times: Mapping[str, int]) -> None:
+        most = self.found.replaced
+        most |= {path: max(n, most.get(path, 0)) for path, n in times.items()}
 
     def _first_look(self) -> dict[Block, torch.Tensor]:
         """Without garbage: memory that only waits for the collector would pass for lasting, and be put back over
@@ -223,7 +237,7 @@ class Arms:
         self.found.walked_all &= seen.complete
         values = {path: value for path, value in seen.scalars.items() if value == value}
         if tensors:
-            values |= {f"tensor {path}": tensor.data_ptr() for path, tensor in seen.paths.items()}
+            values |= {_TENSOR + path: tensor.data_ptr() for path, tensor in seen.paths.items()}
         return values
 
     # one step

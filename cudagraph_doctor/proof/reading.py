@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from cudagraph_doctor.errors import DoctorError
 from cudagraph_doctor.graph.model import CapturedGraph
 from cudagraph_doctor.graph.regions import NamedRange, Regions
 from cudagraph_doctor.proof.arms import Arms, span
 from cudagraph_doctor.proof.subject import Held
+from cudagraph_doctor.proof.weights import weight_names
 
 
 def read(arms: Arms, held: Sequence[Held], weights: set[str] | None = None) -> list[CapturedGraph | None]:
@@ -30,12 +29,6 @@ def read(arms: Arms, held: Sequence[Held], weights: set[str] | None = None) -> l
             return None
 
     return [one(graph) for graph in held]
-
-
-def weight_names(arms: Arms) -> set[str]:
-    """Names of the target's parameters, and of what else wants a gradient."""
-    tensors = arms.look_around().tensors
-    return {n for n, t in tensors.items() if t.requires_grad or isinstance(t, torch.nn.Parameter)}
 
 
 def regions_of(held: Held, weights: set[str]) -> Regions:

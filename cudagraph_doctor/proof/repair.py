@@ -50,7 +50,7 @@ class Remedy:
     name: str
     """The tensor, by path; or "kernel, parameter i"."""
     kind: str
-    """As `Culprit.kind`."""
+    """As `Region.kind`, or as `Culprit.kind`."""
     where: str = ""
     """Which part: "rows 0 to 6", "padding rows 3 to 7"."""
     buffer: torch.Tensor | None = None
@@ -69,6 +69,11 @@ class Remedy:
     expected: object = None
     """Both values, for by-value parameters; tensors speak for themselves."""
     notes: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def accused(self) -> str:
+        """As `Culprit.kind`: what just has a name somewhere is a buffer to whoever reads it."""
+        return "buffer" if self.kind == "root" else self.kind
 
     @property
     def namesake(self) -> bool:
@@ -302,7 +307,7 @@ def moved_remedies(scene: Scene) -> list[Remedy]:
         buffer = corner(old, tensor)
         if buffer is None or buffer.dtype != tensor.dtype or same_bits(buffer, tensor):
             continue
-        kind = "input" if name in inputs else "weight" if tensor.dtype.is_floating_point and old.dim() >= 1 else "root"
+        kind = "input" if name in inputs else "weight" if name in scene.weights else "root"
         found.append(Remedy(Cause.REBOUND, name, kind, "", buffer, tensor, buffer.clone()))
     return found
 

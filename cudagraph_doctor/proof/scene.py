@@ -16,6 +16,7 @@ from cudagraph_doctor.blame import owner
 from cudagraph_doctor.graph.backend import LiveGraph
 from cudagraph_doctor.proof.arms import Arm, Arms
 from cudagraph_doctor.proof.subject import Held, Planned
+from cudagraph_doctor.proof.weights import is_weight
 from cudagraph_doctor.walk import Walk, walk
 
 _MAX_BYTES = {True: 1 << 16, False: 1 << 22}
@@ -34,6 +35,8 @@ class Scene:
     """Tensors alive then, by path from the roots or from local variables of the staging code."""
     moved: dict[str, torch.Tensor]
     """Captured paths that lead to other memory by then, with the tensor that they lead to now (a copy)."""
+    weights: frozenset[str] = frozenset()
+    """Those of `moved` that belong to weights."""
 
     @property
     def captured(self) -> dict[str, torch.Tensor]:
@@ -87,6 +90,7 @@ def looking(arms: Arms, at: Planned, scene: Scene, arm: Arm = Arm.REPLAYED) -> A
             moved = _moved(arms, at, scene.held, around, fresh=arm is Arm.FRESH)
             own = {name for name, tensor in scene.paths.items() if not _lies_in(tensor, peers)} if moved else ()
             scene.moved = {name: tensor.detach().clone() for name, tensor in moved.items() if name in own}
+            scene.weights = frozenset(n for n in scene.moved if is_weight(arms.found, around, n, moved[n]))
 
     return arms.backend.log.listening(replaying=seen)
 

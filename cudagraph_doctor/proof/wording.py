@@ -192,7 +192,7 @@ def _of_remedies(case: Case, fault: Fault, remedies: list[Remedy], draft: _Draft
     return draft.about(
         code,
         Proof.CONFIRMED if case.diagnosis.confirmed else Proof.MEASURED,
-        Culprit(first.kind, name, _detail(case, remedies), captured, expected),
+        Culprit(first.accused, name, _detail(case, remedies), captured, expected),
         f"{what}: {_effect(case)}. Step {case.at.step}, {case.at.in_rows}: {healed}.{graphs_too(case.also_in(fault))}",
         fix.format(name=first.name, last=first.name.rpartition(".")[2], was=first.was),
         {

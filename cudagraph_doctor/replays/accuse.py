@@ -113,7 +113,7 @@ class _Accuser:
             replay,
             None if region is None else region.id,
             name=name,
-            kind="weight" if code == "CGD308" else first.kind,
+            kind="weight" if code == "CGD308" else first.accused,
             where=where,
             held=held if self.values else None,
             expected=expected if self.values and first.cause is not Cause.PADDING else None,

@@ -18,11 +18,12 @@ from cudagraph_doctor.graph.model import CapturedGraph
 from cudagraph_doctor.proof import places
 from cudagraph_doctor.proof.arms import Arm, Arms, span
 from cudagraph_doctor.proof.engine import EngineSubject
-from cudagraph_doctor.proof.reading import read, weight_names
+from cudagraph_doctor.proof.reading import read
 from cudagraph_doctor.proof.repair import corner
 from cudagraph_doctor.proof.scene import Scene, look
 from cudagraph_doctor.proof.state import Extent
 from cudagraph_doctor.proof.subject import Planned
+from cudagraph_doctor.proof.weights import weight_names
 from cudagraph_doctor.replays.freed import Lost, lost
 from cudagraph_doctor.replays.model import (
     SMALL_BYTES,
@@ -73,7 +74,6 @@ class Watcher:
         self.seen = Watched()
         self._arms = arms
         self._weights = weight_names(arms)
-        self._modules = tuple(f"{module}." for module in arms.look_around().modules if module)
         self._staging = places.staging(target)
         self._last: dict[int, Content] = {}
         self._written: dict[int, Write] = {}
@@ -191,14 +191,13 @@ class Watcher:
             )
 
     def _kind(self, paths: Sequence[str], tensor: torch.Tensor, inputs: frozenset[str]) -> str:
-        """As `Region.kind`. What a module holds, and no step writes, is a weight, derived ones too."""
+        """As `Region.kind`."""
         if not inputs.isdisjoint(paths):
             return "input"
         own = Extent(*span(tensor))
         if any(own.meets(extent) for extent in self._arms.found.state):
             return "state"
-        derived = tensor.dtype.is_floating_point and any(path.startswith(self._modules) for path in paths)
-        return "weight" if derived or not self._weights.isdisjoint(paths) else "root"
+        return "root" if self._weights.isdisjoint(paths) else "weight"
 
     def _note_reading(
         self,

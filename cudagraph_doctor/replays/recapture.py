@@ -16,8 +16,9 @@ import torch
 
 from cudagraph_doctor.graph.model import CapturedGraph
 from cudagraph_doctor.proof.arms import Arms
-from cudagraph_doctor.proof.reading import read, weight_names
+from cudagraph_doctor.proof.reading import read
 from cudagraph_doctor.proof.subject import Planned
+from cudagraph_doctor.proof.weights import weight_names
 from cudagraph_doctor.replays.host_memory import host_memory
 from cudagraph_doctor.replays.model import Dump
 from cudagraph_doctor.walk import walk

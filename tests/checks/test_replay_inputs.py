@@ -39,7 +39,7 @@ class Loop:
         pass
 
 
-def looked_at(backend: Backend, loop: type[Loop], **settings: Any) -> Outcome:
+def looked_at(backend: Backend, loop: type[Any], **settings: Any) -> Outcome:
     with backend.installed():
         return replay_inputs.run(loop(backend.device), backend, Settings(check="inputs", steps=4, **settings), Silent())
 
@@ -147,6 +147,82 @@ def test_steps_are_captured_as_often_as_asked(emulated: Backend) -> None:
         looked_at(emulated, Loop, buckets=(4,), recaptures=n).checked["captures compared"] for n in (0, 1, 40)
     )
     assert few == more < 40 <= many
+
+
+class Scored:
+    """An engine that scores rows by a temperature of each, hung up anew at every step."""
+
+    batch_sizes = (2, 4)
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.index = torch.zeros(4, dtype=torch.int64, device=device)
+        self.temperature = torch.ones(4, device=device)
+        self.table = torch.arange(8.0, device=device)
+        self.enabled = False
+        self.recapture()
+
+    def recapture(self) -> None:
+        self.captured = {rows: self.capture(rows) for rows in self.batch_sizes}
+
+    def capture(self, rows: int) -> tuple[torch.cuda.CUDAGraph, torch.Tensor]:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            scores = self.scores(rows)
+        return graph, scores
+
+    def scores(self, rows: int) -> torch.Tensor:
+        return self.table[self.index[:rows]] / self.temperature[:rows]
+
+    def reset(self) -> None:
+        self.index.zero_()
+        self.heat(torch.ones(4, device=self.device))
+
+    def graphs(self, on: bool) -> None:
+        self.enabled = on
+
+    def heat(self, values: torch.Tensor) -> None:
+        self.temperature = values
+
+    def step(self, i: int, n: int) -> torch.Tensor:
+        self.index.copy_((torch.arange(4, device=self.device) + i) % 8)
+        self.heat(1.0 + i + torch.arange(4, device=self.device))
+        if not self.enabled:
+            return self.scores(n)
+        graph, scores = self.captured[n]
+        graph.replay()
+        return scores
+
+
+class ScoredInPlace(Scored):
+    def heat(self, values: torch.Tensor) -> None:
+        self.temperature.copy_(values)
+
+
+class UpdatedTable(ScoredInPlace):
+    """Its table, a plain tensor, is another one from some step on."""
+
+    def reset(self) -> None:
+        super().reset()
+        self.table = torch.arange(8.0, device=self.device)
+
+    def step(self, i: int, n: int) -> torch.Tensor:
+        if i == 3:
+            self.table = self.table + 1
+        return super().step(i, n)
+
+
+@pytest.mark.parametrize(("engine", "told"), [(Scored, ("CGD305", "buffer", "temperature")), (ScoredInPlace, None)])
+def test_what_each_step_puts_in_place_is_no_weight(
+    engine: type[Any], told: tuple[str, str, str] | None, emulated: Backend
+) -> None:
+    found = [f for f in looked_at(emulated, engine).findings if f.culprit]
+    assert [(f.code, f.culprit.kind, f.culprit.name) for f in found if f.culprit] == [told] * bool(told)
+
+
+def test_what_steps_leave_alone_until_it_is_another_is_a_weight(emulated: Backend) -> None:
+    (found,) = looked_at(emulated, UpdatedTable).findings
+    assert found.culprit and (found.code, found.culprit.kind, found.culprit.name) == ("CGD308", "weight", "table")
 
 
 @pytest.mark.gpu

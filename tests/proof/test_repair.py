@@ -238,12 +238,14 @@ def test_the_new_owners_value_goes_into_the_captured_memory() -> None:
     weight, slots, step = torch.zeros(2), ints(1, 2), ints(4)
     around = scene({"slots": slots}, {"model.weight": weight, "step": step})
     around.moved.update({"slots": ints(3, 4), "model.weight": torch.ones(2), "step": ints(5)})
+    around.weights = frozenset({"model.weight"})
     found = moved_remedies(around)
     assert [(remedy.name, remedy.kind) for remedy in found] == [
         ("slots", "input"),
         ("model.weight", "weight"),
         ("step", "root"),
     ]
+    assert [remedy.accused for remedy in found] == ["input", "weight", "buffer"]
     assert all(remedy.cause is Cause.REBOUND for remedy in found)
     assert is_view(found[1].buffer, weight) and found[1].right is around.moved["model.weight"]
 
