@@ -7,7 +7,7 @@ the user, or by dtype.
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -62,6 +62,8 @@ class Difference:
     """Both host values, shortened."""
     integral: bool = False
     """An integer, bool or non-tensor leaf: it has no rounding of its own."""
+    exact: bool = False
+    """No rounding can have reached the reference: whole numbers are right or wrong, whatever differs beside them."""
 
     @property
     def relative(self) -> float:
@@ -73,7 +75,8 @@ class Difference:
         if self.reason:
             return f"{name}: {self.values or self.reason}"
         size = f", up to {self.max_abs:.3g} of {self.scale:.3g}" if not self.integral else ""
-        return f"{name}: {self.count} of {self.total} values differ{size}"
+        exact = ", in whole numbers that no rounding reaches" if self.exact else ""
+        return f"{name}: {self.count} of {self.total} values differ{size}{exact}"
 
 
 def without_values(differences: Iterable[Difference]) -> list[Difference]:
@@ -101,11 +104,22 @@ def relative_tolerance(dtype: torch.dtype) -> float:
     return _RTOL.get(dtype, _RTOL_FP8)
 
 
+def is_given(path: str, given: Mapping[str, Tolerance]) -> bool:
+    """Whether the user has said how much an output may differ by."""
+    return path in given or "" in given
+
+
 def _tolerance(path: str, dtype: torch.dtype, given: Mapping[str, Tolerance]) -> Tolerance:
     return given.get(path) or given.get("") or Tolerance(rtol=relative_tolerance(dtype), atol=0.0)
 
 
-def compare_leaf(path: str, value: Any, reference: Any, given: Mapping[str, Tolerance] | None = None) -> Difference:
+def compare_leaf(
+    path: str,
+    value: Any,
+    reference: Any,
+    given: Mapping[str, Tolerance] | None = None,
+    exact: Container[str] = (),
+) -> Difference:
     """Compare one leaf with its reference.
 
     Args:
@@ -113,6 +127,7 @@ def compare_leaf(path: str, value: Any, reference: Any, given: Mapping[str, Tole
         value: a tensor or a host value.
         reference: the same from the reference arm.
         given: tolerances by output path, "" for all.
+        exact: paths of references that no rounding can have reached, see `exact.py`.
     """
     if not isinstance(value, torch.Tensor) or not isinstance(reference, torch.Tensor):
         same = type(value) is type(reference) and (value == reference or (value != value and reference != reference))
@@ -142,7 +157,7 @@ def compare_leaf(path: str, value: Any, reference: Any, given: Mapping[str, Tole
     rows = tuple(unequal.any(-1).nonzero().flatten()[:64].tolist())
     common: dict[str, Any] = {"path": path, "count": int(unequal.sum()), "total": value.numel(), "rows": rows}
     if not value.dtype.is_floating_point and not value.dtype.is_complex:
-        return Difference(level=Level.LARGE, integral=True, **common)
+        return Difference(level=Level.LARGE, integral=True, exact=path in exact, **common)
     wide = torch.complex128 if value.dtype.is_complex else torch.float64
     a, b = value.to(wide), reference.to(wide)
     finite = a.isfinite() & b.isfinite()
@@ -161,23 +176,28 @@ def compare_leaf(path: str, value: Any, reference: Any, given: Mapping[str, Tole
             level=Level.LARGE, max_abs=max_abs, scale=scale, reason=f"{int(odd.sum())} values: {kind}", **common
         )
     allowed = _tolerance(path, value.dtype, given or {})
-    level = Level.SMALL if max_abs <= allowed.atol + allowed.rtol * scale else Level.LARGE
-    return Difference(level=level, max_abs=max_abs, scale=scale, **common)
+    counts = path in exact and max_abs >= 1 and not is_given(path, given or {})
+    level = Level.SMALL if max_abs <= allowed.atol + allowed.rtol * scale and not counts else Level.LARGE
+    return Difference(level=level, max_abs=max_abs, scale=scale, exact=counts, **common)
 
 
 def compare(
     values: Mapping[str, Any],
     reference: Mapping[str, Any],
     given: Mapping[str, Tolerance] | None = None,
+    exact: Container[str] = (),
 ) -> list[Difference]:
-    """Compare all leaves; only those that differ are returned. A leaf missing on one side differs."""
+    """Compare all leaves; only those that differ are returned. A leaf missing on one side differs.
+
+    For `given` and `exact` see `compare_leaf`.
+    """
     differences = []
     for path in dict.fromkeys((*reference, *values)):
         if path not in values or path not in reference:
             side = "is missing" if path not in values else "is not in the reference"
             differences.append(Difference(path, Level.LARGE, reason=f"the leaf {side}", integral=True))
             continue
-        found = compare_leaf(path, values[path], reference[path], given)
+        found = compare_leaf(path, values[path], reference[path], given, exact)
         if found.level is not Level.EQUAL:
             differences.append(found)
     return differences
@@ -187,10 +207,11 @@ def worst(differences: list[Difference]) -> Level:
     """The level of a whole result.
 
     Integers follow floats (a token is the argmax of logits that rounding moved): where floats differ a little and
-    none differs much, integers that differ are rounding as well. Integers alone are large.
+    none differs much, integers that differ are rounding as well. Integers alone are large, and so are those that no
+    rounding can have reached.
     """
     floats = [d for d in differences if not d.integral]
-    if any(d.level is Level.LARGE for d in floats):
+    if any(d.level is Level.LARGE and (d.exact or not d.integral) for d in differences):
         return Level.LARGE
     odd = [d for d in differences if d.integral and d.level is Level.LARGE]
     if any(d.reason for d in odd) or (odd and not floats):

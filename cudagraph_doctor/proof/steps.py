@@ -17,10 +17,11 @@ from cudagraph_doctor.given_names import check_tolerances, reserved_rows
 from cudagraph_doctor.proof import places
 from cudagraph_doctor.proof.arms import UNNAMED, Arm, Arms, Result, same_state
 from cudagraph_doctor.proof.cases import Case, merge
-from cudagraph_doctor.proof.compare import Level, compare, without_values
+from cudagraph_doctor.proof.compare import Level, compare, is_given, without_values
 from cudagraph_doctor.proof.danger import Danger
 from cudagraph_doctor.proof.diagnose import Diagnosis, Doctor, MoreRemedies
 from cudagraph_doctor.proof.engine import EngineSubject
+from cudagraph_doctor.proof.exact import exact_outputs
 from cudagraph_doctor.proof.loop import LoopSubject
 from cudagraph_doctor.proof.nodes import first_unlike
 from cudagraph_doctor.proof.notes import MADE_UP_PADDING, numerics_note, reset_not_in_place, unknown_note
@@ -86,11 +87,13 @@ class Steps:
         self.notes: list[Finding] = []
         self._danger = danger
         self._settings = settings
+        self._exact: frozenset[str] = frozenset()
+        """Outputs of the step being played that no rounding can have reached, as far as that was asked."""
         self._doctor = Doctor(arms, self.gap, more)
 
     def gap(self, result: Result, reference: Result) -> Gap:
         """How a result differs from another of the same step."""
-        differences = compare(result.outputs, reference.outputs, self._settings.tolerances)
+        differences = compare(result.outputs, reference.outputs, self._settings.tolerances, self._exact)
         if not self._settings.values:
             differences = without_values(differences)
         if same_state(result.state, reference.state):
@@ -106,6 +109,7 @@ class Steps:
         Raises Inconclusive if there is nothing to compare, TargetError if reset() replaces state.
         """
         arms, record = self.arms, StepRecord()
+        self._exact = frozenset()
         arms.save()
         eager = arms.run(Arm.EAGER, at)
         if not any(isinstance(value, torch.Tensor) for value in eager.outputs.values()):
@@ -116,15 +120,17 @@ class Steps:
             )
         if not self.played:
             check_tolerances(self._settings.tolerances, eager.outputs)
-        record.eager_control = self.gap(arms.run(Arm.EAGER, at), eager)
-        replayed = arms.run(Arm.REPLAYED, at)
+        eager_again, replayed = arms.run(Arm.EAGER, at), arms.run(Arm.REPLAYED, at)
         if not self.subject.has_replayed(at):
             reason = "the step replayed no graph"
             self.played.append(Step(at.step, at.rows, str(at.key), "inconclusive", {"reason": reason}))
             arms.commit(at, eager)
             return
-        record.replay_control = self.gap(arms.run(Arm.REPLAYED, at), replayed)
-        record.replayed = self.gap(replayed, eager)
+        replayed_again = arms.run(Arm.REPLAYED, at)
+        if self._may_be_counts(self.gap(replayed, eager)):
+            self._exact = exact_outputs(arms, at)
+        record.eager_control = self.gap(eager_again, eager)
+        record.replay_control, record.replayed = self.gap(replayed_again, replayed), self.gap(replayed, eager)
         reference, diagnosis = eager, Diagnosis()
         rounding = self._known_rounding(at, record)
         if needs_fresh(record) and not rounding:
@@ -161,6 +167,12 @@ class Steps:
         self.played.append(Step(at.step, at.rows, str(at.key), _VERDICTS[kind], detail))
         self._file(at, kind, record, diagnosis)
         arms.commit(at, eager)
+
+    def _may_be_counts(self, gap: Gap) -> bool:
+        """Whether what would pass for rounding may be whole numbers that are wrong."""
+        given = self._settings.tolerances
+        apart = [d for d in gap.outputs if (d.integral or d.max_abs >= 1) and not is_given(d.path, given)]
+        return gap.output_level is Level.SMALL and bool(apart)
 
     def _known_rounding(self, at: Planned, record: StepRecord) -> bool:
         """Whether an engine would capture everything anew for rounding that it was seen to do with this graph."""
@@ -205,6 +217,8 @@ class Steps:
         """
         subject = self.subject
         if not isinstance(subject, LoopSubject) or subject.form != "loop" or at.key == at.rows:
+            return False
+        if any(difference.exact for difference in record.replayed.outputs):
             return False
         try:
             wide = self.arms.run(Arm.WIDENED, at)

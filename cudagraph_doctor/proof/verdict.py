@@ -30,7 +30,7 @@ class Gap:
     def output_level(self) -> Level:
         """The outputs alone; integers that differ beside rounded state are rounding as well."""
         level = worst(list(self.outputs))
-        only_integers = bool(self.outputs) and all(d.integral and not d.reason for d in self.outputs)
+        only_integers = bool(self.outputs) and all(d.integral and not d.reason and not d.exact for d in self.outputs)
         if level is Level.LARGE and only_integers and self.state.level is Level.SMALL:
             return Level.SMALL
         return level

@@ -493,6 +493,75 @@ def test_rounding_is_a_note_once_a_graph(make: Make, diff: Callable[..., Outcome
     assert (only(outcome).code, outcome.status, verdicts(outcome)) == ("CGD107", Status.PASSED, ["note"] * 3)
 
 
+def counted(forgets: bool) -> dict[str, Any]:
+    """Positions of 134 and more as floats beside logits that the number of rows rounds, and a number of the host's."""
+
+    def next_inputs(self: Any, step: int, n: int) -> Inputs:
+        return {**Counters.next_inputs(self, step, n), "ahead": step % 2}
+
+    def static_inputs(self: Any, bucket: int) -> Inputs:
+        return {**Counters.static_inputs(self, bucket), "ahead": torch.zeros(1, device=self.device)}
+
+    def update(self: Any, static: Inputs, fresh: Inputs) -> None:
+        Counters.update(self, static, {name: fresh[name] for name in ("x", "slots")})
+        if not forgets:
+            static["ahead"].fill_(fresh["ahead"])
+
+    def forward(self: Any, inputs: Inputs) -> Inputs:
+        logits = Counters.forward(self, inputs)["y"] * (1 / 3 + 1e-6 * len(inputs["x"]))
+        return {"logits": logits, "position": inputs["slots"].float() + 134 + inputs["ahead"]}
+
+    return {"next_inputs": next_inputs, "static_inputs": static_inputs, "update": update, "forward": forward}
+
+
+def test_a_count_in_floats_that_is_off_by_one_is_no_rounding(make: Make, diff: Callable[..., Outcome]) -> None:
+    outcome = diff(make(**counted(forgets=True)), 4, 3, 4, 3)
+    assert outcome.status is Status.FOUND and verdicts(outcome)[1] == "finding"
+    finding = next(f for f in outcome.findings if f.severity is Severity.ERROR)
+    assert finding.code == "CGD102"
+    assert (
+        "position: 3 of 3 values differ, up to 1 of 138, in whole numbers that no rounding reaches" in finding.message
+    )
+    sound = diff(make(**counted(forgets=False)), 4, 3, 4, 3)
+    assert (sound.status, {f.code for f in sound.findings}) == (Status.PASSED, {"CGD107"}), "the logits are rounded"
+
+
+def test_a_count_of_an_engine_that_is_off_by_one_is_no_rounding(make: Make, diff: Callable[..., Outcome]) -> None:
+    def step(self: Any, i: int, n: int) -> Inputs:
+        return {"y": CountingEngine.step(self, i, n)["y"], "position": torch.full((n,), 134.0 + self.on, device=device)}
+
+    target = make(CountingEngine, step=step)
+    device = target.loop.device
+    finding = only(diff(target, 2, 2))
+    assert finding.code == "CGD102" and "position: 2 of 2 values differ, up to 1 of 134" in finding.message
+    given = diff(make(CountingEngine, step=step), 2, 2, tolerances={"position": Tolerance(0.0, 1.0)})
+    assert only(given).code == "CGD107", "a tolerance of the user's own decides"
+
+
+@pytest.mark.parametrize("base", [Counters, CountingEngine])
+def test_what_is_rounded_to_whole_numbers_may_round_to_the_next(
+    make: Make, diff: Callable[..., Outcome], base: type
+) -> None:
+    def near_a_half(forward: Any) -> Callable[[Any, Inputs], Inputs]:
+        def rounded(self: Any, inputs: Inputs) -> Inputs:
+            other_kernel = 1e-3 * torch.cuda.is_current_stream_capturing()
+            return {"y": (forward(self, inputs)["y"] / 8 + 134.4995 + other_kernel).round()}
+
+        return rounded
+
+    if base is Counters:
+        target = make(forward=near_a_half(Counters.forward))
+    else:
+        target = make(CountingEngine)
+        target.loop.forward = near_a_half(lambda _self, inputs: Counters.forward(target.loop, inputs)).__get__(
+            target.loop
+        )
+        target.recapture()
+    outcome = diff(target, 4, 4)
+    assert (only(outcome).code, only(outcome).evidence["kind"]) == ("CGD107", "numerics")
+    assert outcome.status is Status.PASSED and "note" in verdicts(outcome)
+
+
 def accumulating(self: Any, step: int, n: int) -> Inputs:
     """Every step reads what the one before it wrote."""
     rows = torch.arange(n, device=self.device)

@@ -75,6 +75,18 @@ def test_given_tolerance_decides() -> None:
     assert compare_leaf("y", a, b, {"x": Tolerance(0.1, 0.0)}).level is Level.LARGE
 
 
+def test_whole_numbers_that_no_rounding_reaches_are_right_or_wrong() -> None:
+    a, b = torch.tensor([134.0, 3.0]), torch.tensor([135.0, 3.0])
+    assert compare_leaf("x", a, b).level is Level.SMALL
+    found = compare_leaf("x", a, b, exact={"x"})
+    assert found.level is Level.LARGE and found.exact and "in whole numbers that no rounding reaches" in str(found)
+    other_kernel = compare_leaf("x", b + 1e-4, b, exact={"x"})
+    assert other_kernel.level is Level.SMALL and not other_kernel.exact
+    assert compare_leaf("x", a, b, {"": Tolerance(0.1, 0.0)}, {"x"}).level is Level.SMALL
+    (token,) = compare({"x": torch.tensor([1])}, {"x": torch.tensor([2])}, exact={"x"})
+    assert token.exact and worst([small("logits"), token]) is Level.LARGE
+
+
 def test_host_values_can_be_left_out() -> None:
     (found,) = compare({"token": "x" * 99}, {"token": "y"})
     assert "instead of 'y'" in str(found) and len(str(found)) < 60

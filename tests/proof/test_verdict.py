@@ -81,6 +81,8 @@ def test_tokens_follow_rounded_state() -> None:
     tokens = (Difference("tokens", Level.LARGE, count=1, total=4, integral=True),)
     assert Gap(tokens, StateDifference(Level.SMALL, other=9)).level is Level.SMALL
     assert Gap(tokens).level is Level.LARGE
+    exact = (Difference("tokens", Level.LARGE, count=1, total=4, integral=True, exact=True),)
+    assert Gap(exact, StateDifference(Level.SMALL, other=9)).level is Level.LARGE, "not those that none can reach"
 
 
 def test_a_run_is_as_bad_where_it_differs_by_as_much() -> None:
