@@ -72,7 +72,7 @@ def looking(arms: Arms, at: Planned, scene: Scene, arm: Arm = Arm.REPLAYED) -> A
             around = arms.look_around()
             now = around.tensors
             captured = scene.captured
-            memory = {t.untyped_storage().data_ptr() for t in captured.values()}
+            memory = {storage.data_ptr() for held in scene.held for storage in held.storages}
             peers = {t.untyped_storage().data_ptr() for t in arms.subject.untouchable}
             scene.contents = {
                 n: t.clone()
@@ -80,7 +80,7 @@ def looking(arms: Arms, at: Planned, scene: Scene, arm: Arm = Arm.REPLAYED) -> A
                 if not _weight(now.get(n)) and _small(t) and not _lies_in(t, peers)
             }
             scene.live = {
-                n: t.clone() for n, t in now.items() if not _weight(t) and not _lies_in(t, memory) and _small(t)
+                n: t.clone() for n, t in now.items() if not _weight(t) and _small(t) and not _lies_in(t, memory)
             }
             # what the staging code has at hand: an engine's true values are often locals
             for name, tensor in (walk(_locals()).tensors if not told else {}).items():
@@ -103,14 +103,17 @@ def moved_names(arms: Arms, at: Planned) -> list[str]:
 def _moved(arms: Arms, at: Planned, graphs: Sequence[Held], around: Walk, fresh: bool) -> dict[str, torch.Tensor]:
     """Captured paths that lead elsewhere by now, with the tensor there. Of paths that moved together, the first."""
     static = arms.subject.static_now(at, fresh)
-    names, now = around.tensors.keys() | static.keys(), {**around.paths, **static}
+    now = {**around.paths, **static}
     found: dict[tuple[int, int], str] = {}
     for held in graphs:
+        moved = [
+            (name, (tensor.data_ptr(), other.data_ptr()))
+            for name, tensor in held.paths.items()
+            if (other := now.get(name)) is not None and other.data_ptr() != tensor.data_ptr() and other.numel()
+        ]
         # names first, paths that only lead there as well behind them
-        for name, tensor in sorted(held.paths.items(), key=lambda item: item[0] not in names):
-            other = now.get(name)
-            if other is not None and other.numel() and other.data_ptr() != tensor.data_ptr():
-                found.setdefault((tensor.data_ptr(), other.data_ptr()), name)
+        for name, places in sorted(moved, key=lambda one: one[0] not in around.tensors and one[0] not in static):
+            found.setdefault(places, name)
     return {name: now[name] for name in found.values()}
 
 
@@ -136,7 +139,9 @@ def _small(tensor: torch.Tensor) -> bool:
 
 
 def _weight(tensor: torch.Tensor | None) -> bool:
-    # by the type first: what `isinstance` asks of parameters is Python, and most tensors of a model are some
+    # by the type first: what `isinstance` asks of parameters is Python, and most tensors are one or the other
+    if tensor is None or type(tensor) is torch.Tensor:
+        return False
     return type(tensor) is torch.nn.Parameter or isinstance(tensor, torch.nn.Parameter)
 
 

@@ -56,6 +56,11 @@ class Held:
     """Those of `tensors` that are static inputs."""
     aliases: dict[str, torch.Tensor] = field(default_factory=dict)
     """Further paths that led to them: each may lead elsewhere later, on its own."""
+    storages: tuple[torch.UntypedStorage, ...] = field(init=False)
+    """Of `tensors`: asking a tensor for its own takes longer than asking that for its address."""
+
+    def __post_init__(self) -> None:
+        self.storages = tuple(tensor.untyped_storage() for tensor in self.tensors.values())
 
     @property
     def paths(self) -> dict[str, torch.Tensor]:

@@ -21,6 +21,10 @@ def stale_slots(self: Any, static: Any, fresh: Any) -> None:
     static["x"][: len(fresh["x"])].copy_(fresh["x"])
 
 
+class Packed(torch.Tensor):
+    """What parameters of it are is told by an attribute, not by their type."""
+
+
 @pytest.fixture
 def stale(loop_target: Make, arms_of: Make) -> tuple[Arms, Planned]:
     """A step whose slots are those of the padding."""
@@ -53,6 +57,7 @@ def test_memory_shared_with_peers_is_nobodys_to_mend(engine_target: Make, arms_o
 def test_weights_and_caches_are_looked_at_only_where_they_moved(loop_target: Make, arms_of: Make) -> None:
     target = loop_target()
     target.weight = torch.nn.Parameter(target.weight)
+    target.packed = torch.nn.Parameter(torch.zeros(2, device=target.device).as_subclass(Packed))
     target.large = torch.zeros(1 << 15, device=target.device)
     arms, plan = arms_of(target, 2)
     arms.save()
