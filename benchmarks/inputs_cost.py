@@ -14,6 +14,8 @@
 - Copies: the most that the doctor's own memory comes to in another such proof, seen whenever state was copied or put
   back, and before each replay. Allowed is as much as the target's caches take: one snapshot.
 
+Below it, where the time of the proof went: by stage, functions without what they call of each other (`phases.py`).
+
 Emulated, memory is no device's: fingerprints and copies are left out, and nothing is judged. Exits 1 if a line is over.
 """
 
@@ -30,6 +32,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+from phases import Phases
 
 from cudagraph_doctor import reference_models
 from cudagraph_doctor.checks import replay_inputs
@@ -82,6 +85,10 @@ class Stages(Silent):
             self.seconds[name] = self.seconds.get(name, 0.0) + now - since
         self._open = (text, now)
 
+    def current(self) -> str:
+        """The stage that is under way."""
+        return self._open[0]
+
     def __str__(self) -> str:
         return ", ".join(f"{name} {took:.1f} s" for name, took in self.seconds.items())
 
@@ -109,17 +116,20 @@ def asked(rows: int) -> Settings:
     return Settings(check="inputs", steps=2, batch_sizes=(rows,))
 
 
-def proof(target: Any, backend: Backend, rows: int) -> Line:
-    """The whole check, timed."""
+def proof(target: Any, backend: Backend, rows: int) -> tuple[Line, list[str]]:
+    """The whole check, timed, and where the time went."""
     target.forward(target.next_inputs(0, rows))  # kernels are compiled and loaded
     Memory(backend).fingerprint()
     outcomes: list[Outcome] = []
     stages = Stages()
-    took = seconds(lambda: outcomes.append(replay_inputs.run(target, backend, asked(rows), stages)), backend)
+    phases = Phases(stages.current)
+    with phases.measured():
+        took = seconds(lambda: outcomes.append(replay_inputs.run(target, backend, asked(rows), stages)), backend)
     stages.stage("", 0)
     if outcomes[0].findings:
         raise SystemExit(f"the target is sound, and yet: {outcomes[0].findings}")
-    return Line("proof", f"{took:.2f} s", f"{MOST_SECONDS:.0f} s", took <= MOST_SECONDS, str(stages))
+    line = Line("proof", f"{took:.2f} s", f"{MOST_SECONDS:.0f} s", took <= MOST_SECONDS, str(stages))
+    return line, phases.told(stages.seconds, backend)
 
 
 def fingerprints(backend: Backend) -> Line:
@@ -213,12 +223,13 @@ def main() -> None:
         observed = observed_replay(small, backend, options.rows)
         del small
         target: Any = reference_models.load("loop", device=backend.device, preset=options.preset)
-        lines = [proof(target, backend, options.rows), observed]
+        proven, phases = proof(target, backend, options.rows)
+        lines = [proven, observed]
         if backend.name == "cuda":
             lines.insert(1, fingerprints(backend))
             lines.append(copies(target, backend, options.rows))
     judged = backend.name == "cuda"
-    print(*(line.told(judged) for line in lines), sep="\n")
+    print(*(line.told(judged) for line in lines), "", *phases, sep="\n")
     if not judged:
         print("Limits are for a GPU. Not measured: fingerprints and copies, as emulated memory is no device's.")
     raise SystemExit(0 if all(line.ok for line in lines) or not judged else 1)
