@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from cudagraph_doctor.errors import DoctorError
 from cudagraph_doctor.graph.backend import LiveGraph
 from cudagraph_doctor.graph.model import CapturedGraph, Origin
-from cudagraph_doctor.proof import places, repaired
+from cudagraph_doctor.proof import host_inputs, places, repaired
 from cudagraph_doctor.proof.abandoned import abandoned_remedies
 from cudagraph_doctor.proof.arms import Arm, Arms, Result
 from cudagraph_doctor.proof.compare import Level
@@ -137,7 +137,7 @@ class Doctor:
         """
         scene = look(self._arms, at)
         now = look(self._arms, at, Arm.FRESH)
-        truth = self._arms.truth(at)
+        truth = {**self._arms.truth(at), **host_inputs.in_tensors(self._arms, at, scene.captured)}
         remedies = [*moved_remedies(scene), *input_remedies(scene, truth, at, known_names=True)]
         if frozen:
             remedies += tail_remedies(scene, now.contents, at)
@@ -269,7 +269,7 @@ class Doctor:
 
     def _try_more(self, bad: Bad, heals: Callable[[Result], bool], found: Diagnosis) -> None:
         trial = self._trial(bad.at, found, heals)
-        more = self._more(bad)
+        more = [*self._more(bad), *host_inputs.left_out(self._arms, bad.at)]
         found.culprits = first_healer([remedy for remedy in more if remedy.capture is None], trial)
         if not found.culprits:  # last: an engine's graphs are replaced by it
             found.culprits = self._recaptured(bad.at, [r for r in more if r.capture is not None], trial, heals)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -132,6 +133,11 @@ class LoopSubject:
         told = tree.leaves(self._next_inputs(at.step, at.rows))
         return {path: leaf for path, leaf in told.items() if not isinstance(leaf, torch.Tensor)}
 
+    def host_static(self, at: Planned) -> Mapping[str, object]:
+        """Host values among the static inputs of the step's graph, by path, as staging left them."""
+        leaves = tree.leaves(self._old[self._key(at)].static)
+        return {path: leaf for path, leaf in leaves.items() if not isinstance(leaf, torch.Tensor)}
+
     def check_contract(self, plan: Sequence[Planned]) -> None:
         """Raise TargetError if `next_inputs` is not pure, or gives other rows than it is asked for."""
         self._check_rows(plan)
@@ -221,8 +227,8 @@ class LoopSubject:
         Raises TargetError if the static inputs have no room for what `next_inputs` gives.
         """
         key, fresh = self._key(at), self._fresh_inputs(at.step, at.rows)
-        first = self._staging.first[key]
-        wide = tree.rebuild(self._old[key].static, lambda path, leaf: first[path].clone() if path in first else leaf)
+        true = {**tree.leaves(fresh), **{path: t.clone() for path, t in self._staging.first[key].items()}}
+        wide = tree.rebuild(self._old[key].static, lambda path, leaf: true.get(path, leaf))
         default_update(wide, fresh)
         buffers = tree.tensors(wide)
         for path, value in tree.tensors(fresh).items():
@@ -248,9 +254,13 @@ class LoopSubject:
 
     def recapture(self, at: Planned) -> None:
         """See `Subject.recapture`."""
+        self.recapture_told(at, {})
+
+    def recapture_told(self, at: Planned, told: Mapping[str, object]) -> None:
+        """The same of a step that has these host values, by path, whatever is staged."""
         bucket = self._key(at)
         values = self._fresh_inputs(at.step, at.rows)
-        self._fresh[bucket] = self._capture(bucket, self._static_again(bucket), values, warm=False)
+        self._fresh[bucket] = self._capture(bucket, self._static_again(bucket), values, warm=False, told=told)
 
     def drop_fresh(self) -> None:
         """See `Subject.drop_fresh`."""
@@ -261,9 +271,13 @@ class LoopSubject:
             raise Inconclusive(f"no bucket serves {at.in_rows}", fix="add a bucket, or leave this batch size out")
         return at.key
 
-    def _capture(self, bucket: int, static: Any, values: Any, warm: bool) -> _Capture:
+    def _capture(
+        self, bucket: int, static: Any, values: Any, warm: bool, told: Mapping[str, object] = MappingProxyType({})
+    ) -> _Capture:
         with blame.during(f"the staging of bucket {bucket} for its capture"):
             self._staging.stage(static, values, bucket, capturing=True)
+        if told:
+            static = tree.rebuild(static, lambda path, leaf: told.get(path, leaf))
         if warm:
             self._warm_up(static)
         # most graphs that are captured now are read and never replayed: torch instantiates those that are

@@ -32,6 +32,7 @@ class Cause(StrEnum):
     REBOUND = "rebound"
     REUSED = "another allocation at the captured address"
     BAKED = "baked by value"
+    LEFT_OUT = "host value that staging leaves out"
     OTHER_NODES = "other nodes"
     WRONG_SLICE = "filled elsewhere than it is read"
     SKIPPED = "skipped when absent"

@@ -14,7 +14,7 @@ from cudagraph_doctor.graph.model import CapturedGraph, GraphNode, NodeKind, Ori
 from cudagraph_doctor.graph.names import readable
 from cudagraph_doctor.proof.arms import span
 from cudagraph_doctor.proof.compare import bits
-from cudagraph_doctor.proof.repair import Remedy
+from cudagraph_doctor.proof.repair import Cause, Remedy
 from cudagraph_doctor.proof.scene import Scene
 from cudagraph_doctor.proof.subject import Planned
 
@@ -45,6 +45,9 @@ def mark(
         places: list[dict[str, Any]] = [place for place, _ in found[:_READERS]]
         if remedy.held is not None and remedy.right is not None and remedy.right.numel() <= _HASHED:
             places.append({"graph": str(at.key), "step": at.step, "bytes": _content(remedy)})
+        if remedy.cause is Cause.LEFT_OUT:
+            both = repr((remedy.name, remedy.was, remedy.expected)).encode()
+            places.append({"graph": str(at.key), "step": at.step, "bytes": hashlib.sha256(both).hexdigest()[:16]})
         remedy.notes[PLACES] = places
         remedy.notes[READ_BY] = list(dict.fromkeys(_words(told, who if remedy.edits else None) for _, told in found))[
             :_TOLD

@@ -37,6 +37,9 @@ _FIXES = {
     Cause.REUSED: "Keep what a graph reads alive as long as the graph is: hold a reference to the tensor.",
     Cause.BAKED: "Pass it in a device tensor of fixed address that is refreshed before each replay, or make it part "
     "of the key that graphs are looked up by.",
+    Cause.LEFT_OUT: "A replay runs no Python and reads no number of the host: hold `{last}` in a device tensor of "
+    "fixed address that is filled before each replay (`buffer.fill_({last})`), or make it part of the key that graphs "
+    "are looked up by.",
     Cause.OTHER_NODES: "A branch taken on the CPU was frozen at capture: decide on the device (torch.where), or make "
     "what it depends on part of the key.",
 }
@@ -167,9 +170,12 @@ def _of_remedies(case: Case, fault: Fault, remedies: list[Remedy], draft: _Draft
         healed = f"healed by putting the address of {names} into the graph"
     if case.diagnosis.forced:
         healed = f"its {size} bytes, put into a graph captured now, make that one as wrong, bit for bit"
+    if first.cause is Cause.LEFT_OUT:
+        healed = f"healed by capturing the graph with {names} as this step has it"
     if first.cause is Cause.PADDING:
         healed = f"healed by giving {names}{where} a live row's value: that state is left alone then"
     both = f" ({first.was} in the graph, {first.expected} in one captured now)" if case.values else ""
+    then_and_now = f" ({first.was}; {first.expected} at this step)" if case.values else ""
     what = {
         Cause.NOT_REFRESHED: f"`{name}` is not refreshed before the replay",
         Cause.PARTLY_REFRESHED: f"`{name}` is refreshed only in part (not {first.where})",
@@ -182,6 +188,8 @@ def _of_remedies(case: Case, fault: Fault, remedies: list[Remedy], draft: _Draft
         Cause.REUSED: f"graph {case.at.key} reads memory that was somebody else's when it was captured, and is "
         f"`{name}`'s by now",
         Cause.BAKED: f"{names} was baked into graph {case.at.key} by value{both}",
+        Cause.LEFT_OUT: f"{names} of next_inputs never reaches graph {case.at.key}, which goes on with its value at "
+        f"the capture{then_and_now}",
     }[first.cause]
     captured, expected = _both(first, case.values)
     if first.cause is Cause.PADDING:

@@ -34,6 +34,7 @@ CODES = {
     Cause.SKIPPED: "CGD316",
     Cause.ATTRIBUTE: "CGD317",
     Cause.BAKED: "CGD320",
+    Cause.LEFT_OUT: "CGD320",
     Cause.UNINITIALISED: "CGD326",
 }
 """By what heals."""

@@ -152,7 +152,7 @@ def _finding(
     }
     what, fix = _TOLD[flag.code]
     both = ""
-    if flag.kind in ("parameter", "launch") and flag.expected:
+    if (flag.kind in ("parameter", "launch") and flag.expected) or (_is_left_out(flag) and flag.expected is not None):
         both = f" ({flag.held} in the graph, {flag.expected} in one captured now)"
     message = f"{_capitalised(what.format(**words))}{both}."
     if severity is Severity.NOTE:
@@ -185,6 +185,11 @@ def _finding(
             **(how_shown(_healed(flag, trial, names)) if trial else {}),
         },
     )
+
+
+def _is_left_out(flag: Flag) -> bool:
+    """Whether it is a host value that staging leaves out, rather than a parameter that it came to be."""
+    return flag.code == "CGD320" and flag.kind == "input"
 
 
 def _in_vain(history: History, flag: Flag) -> Trial | None:
@@ -239,6 +244,8 @@ def _healed(flag: Flag, trial: Trial, names: Sequence[str]) -> str:
             return "healed by the random state that the eager step starts from"
         case "CGD317":
             return f"healed by letting {told} lead to this graph's own memory"
+        case "CGD320" if _is_left_out(flag):
+            return f"healed by capturing the graph with {told} as this step has it"
         case "CGD326":
             return "healed by zeros in that memory"
     verb = "setting" if flag.kind in ("parameter", "launch") else "writing"

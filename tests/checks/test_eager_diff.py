@@ -526,6 +526,54 @@ def test_a_count_in_floats_that_is_off_by_one_is_no_rounding(make: Make, diff: C
     assert (sound.status, {f.code for f in sound.findings}) == (Status.PASSED, {"CGD107"}), "the logits are rounded"
 
 
+def scaled(**staging: Any) -> dict[str, Any]:
+    """A step with a Python number that its result hangs on."""
+
+    def next_inputs(self: Any, step: int, n: int) -> Inputs:
+        return {**Counters.next_inputs(self, step, n), "scale": 1.0 + step}
+
+    def static_inputs(self: Any, bucket: int) -> Inputs:
+        return {**Counters.static_inputs(self, bucket), "scale": 1.0}
+
+    def update(self: Any, static: Inputs, fresh: Inputs) -> None:
+        Counters.update(self, static, {name: fresh[name] for name in ("x", "slots")})
+
+    def forward(self: Any, inputs: Inputs) -> Inputs:
+        return {"y": Counters.forward(self, inputs)["y"] * inputs["scale"]}
+
+    return {"next_inputs": next_inputs, "static_inputs": static_inputs, "update": update, "forward": forward, **staging}
+
+
+def test_a_number_that_staging_leaves_out_is_named(make: Make, diff: Callable[..., Outcome]) -> None:
+    outcome = diff(make(**scaled()), 2, 1, 2)
+    finding = only(outcome)
+    assert (finding.code, finding.proof) == ("CGD102", Proof.CONFIRMED)
+    assert verdicts(outcome) == ["clean", "finding", "finding"]
+    assert finding.culprit is not None and (finding.culprit.kind, finding.culprit.name) == ("input", "scale")
+    assert (finding.culprit.captured, finding.culprit.expected) == (1.0, 2.0)
+    assert "`scale` of next_inputs never reaches graph 2" in finding.message
+    assert "(1.0; 2.0 at this step)" in finding.message
+    assert "healed by capturing the graph with `scale` as this step has it" in finding.message
+    assert finding.location is not None and finding.location.function.endswith("update")
+    assert "buffer.fill_(scale)" in finding.fix
+    hidden = only(diff(make(**scaled()), 2, 1, 2, values=False))
+    assert hidden.culprit is not None and hidden.culprit.expected is None and "2.0" not in hidden.message
+
+
+@pytest.mark.parametrize("how", ["filled", "unused"])
+def test_a_number_that_staging_need_not_set_is_no_fault(make: Make, diff: Callable[..., Outcome], how: str) -> None:
+    def static_inputs(self: Any, bucket: int) -> Inputs:
+        return {**Counters.static_inputs(self, bucket), "scale": torch.ones(1, device=self.device)}
+
+    def update(self: Any, static: Inputs, fresh: Inputs) -> None:
+        Counters.update(self, static, {name: fresh[name] for name in ("x", "slots")})
+        static["scale"].fill_(fresh["scale"])
+
+    twins = {"filled": {"static_inputs": static_inputs, "update": update}, "unused": {"forward": Counters.forward}}
+    outcome = diff(make(**scaled(**twins[how])), 2, 1, 2)
+    assert (outcome.status, outcome.findings) == (Status.PASSED, ())
+
+
 def test_a_count_of_an_engine_that_is_off_by_one_is_no_rounding(make: Make, diff: Callable[..., Outcome]) -> None:
     def step(self: Any, i: int, n: int) -> Inputs:
         return {"y": CountingEngine.step(self, i, n)["y"], "position": torch.full((n,), 134.0 + self.on, device=device)}
