@@ -350,6 +350,13 @@ _ALL = (
         "An attribute is set in the captured code and read outside of it: a replay sets nothing.",
     ),
     _rule(
+        "CGD318",
+        "inputs-mixed-up",
+        Severity.ERROR,
+        "inputs",
+        "The buffer of one input is filled with the values of another.",
+    ),
+    _rule(
         "CGD320",
         "baked-by-value",
         Severity.ERROR,

@@ -115,6 +115,57 @@ class PaddingTemperatureOne(PaddingTemperatureZero):
     padding_temperature = 1.0
 
 
+# scale-and-shift-swapped
+
+
+@dataclass(slots=True)
+class ScaledInputs(DecodeInputs):
+    """Inputs with what each request's logits are scaled and shifted by."""
+
+    scale: torch.Tensor
+    """(n,) float32."""
+    shift: torch.Tensor
+    """(n,) float32."""
+
+
+class ScaleAndShiftSwapped(ReferenceLoop):
+    """Each is staged into the other's buffer."""
+
+    def next_inputs(self, step: int, n: int) -> ScaledInputs:
+        """The truth of step `step`."""
+        inputs = super().next_inputs(step, n)
+        position = inputs.positions.float()
+        return extended(ScaledInputs, inputs, scale=1.0 + position % 4, shift=0.25 * position)
+
+    def static_inputs(self, bucket: int) -> ScaledInputs:
+        """Padding."""
+        zeros = [torch.zeros(bucket, device=self.device) for _ in range(2)]
+        return extended(ScaledInputs, super().static_inputs(bucket), scale=zeros[0], shift=zeros[1])
+
+    def update(self, static: Any, fresh: Any) -> None:
+        """Stage a step."""
+        stage(static, fresh)
+        n = len(fresh.scale)
+        static.scale[:n].copy_(fresh.shift)
+        static.shift[:n].copy_(fresh.scale)
+
+    def forward(self, inputs: Any) -> Outputs:
+        """The decode step."""
+        outputs = super().forward(inputs)
+        return {**outputs, "logits": outputs["logits"] * inputs.scale.unsqueeze(1) + inputs.shift.unsqueeze(1)}
+
+
+class ScaleAndShiftStaged(ScaleAndShiftSwapped):
+    """Each is staged into its own."""
+
+    def update(self, static: Any, fresh: Any) -> None:
+        """Stage a step."""
+        stage(static, fresh)
+        n = len(fresh.scale)
+        static.scale[:n].copy_(fresh.scale)
+        static.shift[:n].copy_(fresh.shift)
+
+
 # optional-input-skipped
 
 
@@ -291,6 +342,7 @@ class WorkspaceZeroed(WorkspaceUninitialised):
 PLANTED: dict[str, tuple[type[ReferenceLoop], type[ReferenceLoop]]] = {
     "index-read-from-tail": (IndexReadFromTail, IndexReadFromFront),
     "padding-temperature-zero": (PaddingTemperatureZero, PaddingTemperatureOne),
+    "scale-and-shift-swapped": (ScaleAndShiftSwapped, ScaleAndShiftStaged),
     "optional-input-skipped": (OptionalInputSkipped, OptionalInputZeroed),
     "two-staging-paths": (TwoStagingPaths, OneBufferForBothPaths),
     "derived-weights-replaced": (DerivedWeightsReplaced, DerivedWeightsInPlace),

@@ -130,6 +130,13 @@ _ALL = (
         forms=("engine",),
     ),
     InputFault(
+        name="scale-and-shift-swapped",
+        rule="CGD318",
+        culprit="scale",
+        summary="What logits are scaled and shifted by is staged, each into the other's buffer.",
+        twin="Each is staged into its own.",
+    ),
+    InputFault(
         name="temperature-by-value",
         rule="CGD320",
         culprit="mul",

@@ -18,6 +18,7 @@ from cudagraph_doctor.proof.wording import short
 from cudagraph_doctor.replays import candidates
 from cudagraph_doctor.replays.baked import Judged, weak_keys
 from cudagraph_doctor.replays.candidates import Candidate, named
+from cudagraph_doctor.replays.content import HOLDS
 from cudagraph_doctor.replays.model import Flag, History, Measured, Region, Replay, Trial
 
 CODES = {
@@ -38,7 +39,7 @@ CODES = {
     Cause.UNINITIALISED: "CGD326",
 }
 """By what heals."""
-_FROM_READINGS = ("CGD301", "CGD302", "CGD303", "CGD316")
+_FROM_READINGS = ("CGD301", "CGD302", "CGD303", "CGD316", "CGD318")
 """What the readings of all replays tell better than one step does."""
 
 
@@ -121,10 +122,12 @@ class _Accuser:
             evidence={**evidence, **_seen(case, first.cause.value, fault), **repaired.of_group(group)},
             **_places(case, launched=bool(first.edits) or first.kind == "parameter", line=first.notes.get("line")),
         )
+        size = sum(remedy.bytes for remedy in group)
+        if _swapped_with_known(accused, flag, size):
+            return
         position = _add(accused.flags, flag)
         if first.cause is Cause.REBOUND:
             accused.mended |= {remedy.buffer.data_ptr() for remedy in group if remedy.buffer is not None}
-        size = sum(remedy.bytes for remedy in group)
         if case.diagnosis.confirmed and replay is not None:
             accused.trials.append(Trial(replay, (position,), True, size))
         elif not case.diagnosis.culprits and replay is not None:
@@ -235,6 +238,26 @@ def _measured(counted: Counted | None, differs: bool, told: str) -> Measured:
     """As it was counted; what was not has its two runs, which were equal to each other."""
     known = counted or Counted(2, 2, 0, 2)
     return Measured(known.differs if differs else 0, known.of, known.control, known.control_of, told)
+
+
+def _swapped_with_known(accused: Accused, flag: Flag, size: int) -> bool:
+    """Whether the input that this one's buffer was swapped with is accused already: both are one fault, told there."""
+    other = flag.evidence.get(HOLDS)
+    for position, known in enumerate(accused.flags):
+        if known.name == other and known.evidence.get(HOLDS) == flag.name:
+            both = {
+                key: [*known.evidence.get(key, ()), *flag.evidence.get(key, ())]
+                for key in (repaired.PLACES, repaired.READ_BY)
+            }
+            names = [known.name, flag.name]
+            where = known.where if known.where == flag.where else ""
+            accused.flags[position] = replace(known, where=where, evidence={**known.evidence, **both, "names": names})
+            accused.trials = [
+                replace(trial, bytes=trial.bytes + size) if trial.flags == (position,) else trial
+                for trial in accused.trials
+            ]
+            return True
+    return False
 
 
 def _add(flags: list[Flag], flag: Flag) -> int:

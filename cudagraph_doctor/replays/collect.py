@@ -76,6 +76,7 @@ class Watcher:
         self._weights = weight_names(arms)
         self._staging = places.staging(target)
         self._last: dict[int, Content] = {}
+        self._writes: dict[int, int | None] = {}
         self._written: dict[int, Write] = {}
         self._given: set[str] = set()
 
@@ -120,7 +121,7 @@ class Watcher:
         for region, held_now, wanted, live in zip(there, told[::3], told[1::3], told[2::3], strict=True):
             assert held_now is not None
             moved_to = None if live is None else scene.moved[region.name].data_ptr()
-            self._note_reading(number, at, region, held_now, wanted, live, moved_to)
+            self._note_reading(number, at, region, held_now, wanted, live, moved_to, version(captured[region.name]))
 
     def _expected(self, at: Planned) -> dict[str, torch.Tensor]:
         """By name: what a graph captured now would read, with the step's true values in their rows.
@@ -208,14 +209,16 @@ class Watcher:
         expected: torch.Tensor | None,
         live: torch.Tensor | None,
         moved_to: int | None,
+        writes: int | None,
     ) -> None:
         now = content(held)
         wanted = content(expected) if expected is not None and expected.shape == held.shape else None
         before = self._last.get(region.id)
         changed = None if before is None else before.hash != now.hash
-        if changed and self._staging is not None:
+        # what is written again is written as well: the same values are staged for many a step
+        if self._staging is not None and (changed or (before is not None and writes != self._writes[region.id])):
             self._written[region.id] = Write(self._staging, at.step)
-        self._last[region.id] = now
+        self._last[region.id], self._writes[region.id] = now, writes
         absent = region.name in self._given and region.name not in self._arms.subject.truth(at)
         self.seen.readings.append(
             Reading(
@@ -231,6 +234,11 @@ class Watcher:
                 absent=absent,
             )
         )
+
+
+def version(tensor: torch.Tensor) -> int | None:
+    """How often torch has written into the tensor; None of one made in inference mode, where it does not count."""
+    return None if tensor.is_inference() else tensor._version
 
 
 def dtype_name(tensor: torch.Tensor) -> str:

@@ -10,8 +10,11 @@ from typing import Any
 
 from cudagraph_doctor.graph.values import numbers, shown
 from cudagraph_doctor.proof.ranges import numbered
+from cudagraph_doctor.replays.mixed_up import held_instead
 from cudagraph_doctor.replays.model import Content, Flag, History, Number, Reading, Region, Replay
 
+HOLDS = "holds_values_of"
+"""Evidence: the input whose values were found in another one's buffer."""
 _SHOWN = 24
 """Numbers shown of a region."""
 
@@ -25,7 +28,8 @@ def judge(history: History) -> list[Flag]:
         # the first harmed one; without harm, the first
         wrong.sort(key=lambda reading: not history.replays[reading.replay].harmed)
         if wrong:
-            found.append(_flag(region, wrong[0], history.replays[wrong[0].replay], readings))
+            instead = held_instead(history, region)
+            found.append(_flag(region, wrong[0], history.replays, readings, instead))
         else:
             found += _filled_elsewhere(region, readings, history.replays)
     return found
@@ -35,7 +39,19 @@ def _moved(reading: Reading) -> bool:
     return reading.live is not None and reading.live.hash != reading.held.hash
 
 
-def _flag(region: Region, reading: Reading, replay: Replay, readings: Sequence[Reading]) -> Flag:
+def _flag(
+    region: Region, reading: Reading, replays: Sequence[Replay], readings: Sequence[Reading], instead: str
+) -> Flag:
+    """What is said of a region.
+
+    Args:
+        region: it.
+        reading: the one to tell of.
+        replays: of the run.
+        readings: all of the region.
+        instead: the other input whose values it holds; "" if it holds none's.
+    """
+    replay = replays[reading.replay]
     right = reading.live if _moved(reading) else reading.expected
     wrong = sorted(_elements(region, reading))
     rows = sorted({_row(region, element) for element in wrong})
@@ -47,8 +63,11 @@ def _flag(region: Region, reading: Reading, replay: Replay, readings: Sequence[R
         code = "CGD316"
     elif padded and rows and rows[0] >= replay.rows:
         code, where = "CGD303", f"padding {numbered('row', rows)}"
+    elif instead:
+        code, where = "CGD318", ""
     else:
-        code = "CGD302" if any(_refreshed(region, readings)) else "CGD301"
+        in_part = any(_refreshed(region, readings)) or _columns_refreshed(region, readings, replays)
+        code = "CGD302" if in_part else "CGD301"
     return Flag(
         code,
         reading.replay,
@@ -58,7 +77,7 @@ def _flag(region: Region, reading: Reading, replay: Replay, readings: Sequence[R
         where=where,
         held=short(reading.held),
         expected=None if right is None else short(right),
-        evidence=_history(readings),
+        evidence={**_history(readings), **({HOLDS: instead} if code == "CGD318" else {})},
     )
 
 
@@ -98,6 +117,20 @@ def _refreshed(region: Region, readings: Sequence[Reading]) -> Iterator[bool]:
         if now is not None and wanted is not None and before is not None and len(before) == len(wanted):
             yield any(w not in (b, None) and w == n for b, n, w in zip(before, now, wanted, strict=True))
         before = now
+
+
+def _columns_refreshed(region: Region, readings: Sequence[Reading], replays: Sequence[Replay]) -> bool:
+    """Whether staging writes there for a step that finds it wrong, and has some columns right in all live rows, always.
+
+    Tells what is copied from what is not where the columns that are copied hold the same at each step.
+    """
+    if len(region.shape) != 2:
+        return False
+    columns = region.shape[1]
+    live = [(r, [e for e in _elements(region, r) if e // columns < replays[r.replay].rows]) for r in readings]
+    wrong = {element % columns for _, some in live for element in some}
+    staged = any(some and r.written and r.written.step == replays[r.replay].step for r, some in live)
+    return staged and len(wrong) < columns
 
 
 def _filled_elsewhere(region: Region, readings: Sequence[Reading], replays: Sequence[Replay]) -> Iterator[Flag]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from cudagraph_doctor.findings import Culprit, Finding, Proof, Severity, how_shown
 from cudagraph_doctor.proof.ranges import graphs_too
+from cudagraph_doctor.replays.content import HOLDS
 from cudagraph_doctor.replays.model import Flag, History, Replay, Trial
 from cudagraph_doctor.rules import RULES
 
@@ -89,6 +90,10 @@ _TOLD: dict[str, tuple[str, str]] = {
         "that was captured last",
         "Return it as an output of the graph, and read that.",
     ),
+    "CGD318": (
+        "the buffer of `{name}` holds what `{instead}` should hold{swapped}",
+        "Copy this step's `{last}` into the captured buffer of `{last}`: by now `{instead}` is copied there.",
+    ),
     "CGD320": ("{names} was baked into graph {key} by value", _IN_MEMORY),
     "CGD321": (
         "{names} was baked into graph {key}: opaque bytes, as of a descriptor made on the host",
@@ -149,6 +154,8 @@ def _finding(
         "last": flag.name.rpartition(".")[2],
         "where": flag.where or "all of it",
         "key": key,
+        "instead": flag.evidence.get(HOLDS, ""),
+        "swapped": _swapped(flag),
     }
     what, fix = _TOLD[flag.code]
     both = ""
@@ -190,6 +197,14 @@ def _finding(
 def _is_left_out(flag: Flag) -> bool:
     """Whether it is a host value that staging leaves out, rather than a parameter that it came to be."""
     return flag.code == "CGD320" and flag.kind == "input"
+
+
+def _swapped(flag: Flag) -> str:
+    """In words, that the other input's buffer was mended as well, since it holds what this one should hold."""
+    instead = flag.evidence.get(HOLDS)
+    if instead is None or instead not in flag.evidence.get("names", ()):
+        return ""
+    return f", and that of `{instead}` what `{flag.name}` should hold: the two are swapped"
 
 
 def _in_vain(history: History, flag: Flag) -> Trial | None:

@@ -149,6 +149,56 @@ def test_steps_are_captured_as_often_as_asked(emulated: Backend) -> None:
     assert few == more < 40 <= many
 
 
+class Paged(Loop):
+    """A table of pages that is the same at each step, but for how many of its columns are in use."""
+
+    def next_inputs(self, step: int, n: int) -> Inputs:
+        pages = torch.full((n, 3), -1, device=self.device)
+        used = step % 3 + 1
+        pages[:, :used] = torch.arange(used, device=self.device) + torch.arange(n, device=self.device)[:, None]
+        return {**super().next_inputs(step, n), "pages": pages}
+
+    def update(self, static: Inputs, fresh: Inputs) -> None:
+        super().update(static, fresh)
+        static["pages"][len(fresh["pages"]) :].fill_(-1)
+        self.stage(static["pages"], fresh["pages"])
+
+    def stage(self, pages: torch.Tensor, fresh: torch.Tensor) -> None:
+        pages[: len(fresh)].copy_(fresh)
+
+    def forward(self, inputs: Inputs) -> torch.Tensor:
+        return super().forward(inputs) + (inputs["pages"] + 1).sum(1)
+
+
+class PagedInUse(Paged):
+    """Only columns in use are copied: what was there before stays behind them."""
+
+    def stage(self, pages: torch.Tensor, fresh: torch.Tensor) -> None:
+        used = int((fresh[0] >= 0).sum())
+        pages[: len(fresh), :used].copy_(fresh[:, :used])
+
+
+class PagedOnlyBehind(Paged):
+    """Rows behind the batch are filled; the table itself is forgotten."""
+
+    def stage(self, pages: torch.Tensor, fresh: torch.Tensor) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("loop", "told"),
+    [
+        (Paged, []),
+        (PagedInUse, ["`pages` is refreshed only in part: not rows 0 to 2, columns 1 to 2"]),
+        (PagedOnlyBehind, ["`pages` is never refreshed: the replay reads what was there before"]),
+    ],
+)
+def test_columns_that_are_copied_are_told_from_those_that_are_not(
+    loop: type[Loop], told: list[str], emulated: Backend
+) -> None:
+    assert [finding.message.partition(". ")[0] for finding in looked_at(emulated, loop).findings] == told
+
+
 class Scored:
     """An engine that scores rows by a temperature of each, hung up anew at every step."""
 

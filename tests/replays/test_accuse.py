@@ -25,6 +25,7 @@ from cudagraph_doctor.proof.verdict import StepRecord
 from cudagraph_doctor.replays.accuse import CODES, Accused, accuse, measured
 from cudagraph_doctor.replays.baked import Judged
 from cudagraph_doctor.replays.candidates import Candidate, Kind, Part
+from cudagraph_doctor.replays.content import HOLDS
 from cudagraph_doctor.replays.judging import judged
 from cudagraph_doctor.replays.model import Flag, History, Region, Replay
 from cudagraph_doctor.replays.wording import findings
@@ -66,6 +67,30 @@ def test_the_readings_know_better_how_much_was_refreshed(made_up: History) -> No
     read = Flag("CGD302", 0, 0, name="slots", where="row 1", evidence={"replays": 3})
     (flag,) = accused(replace(made_up, flags=(read,)), case(Remedy(Cause.NOT_REFRESHED, "slots", "input"))).flags
     assert (flag.code, flag.where, flag.region, flag.evidence["replays"]) == ("CGD302", "row 1", 0, 3)
+
+
+def swapped(name: str, other: str, region: int) -> Flag:
+    return Flag("CGD318", 0, region, name=name, kind="input", evidence={HOLDS: other})
+
+
+def test_two_inputs_that_are_swapped_are_one_fault(made_up: History) -> None:
+    regions = tuple(Region(i, "input", name, 4096 * i, 8) for i, name in enumerate(("a", "b", "c")))
+    read = (swapped("a", "b", 0), swapped("b", "a", 1), swapped("c", "a", 2))
+    made = replace(made_up, regions=regions, flags=read)
+    remedies = [
+        Remedy(Cause.NOT_REFRESHED, name, "input", "row 1", torch.zeros(2), notes={"read_by": [f"reads {name}"]})
+        for name in ("a", "b", "c")
+    ]
+    found = accused(made, case(*remedies))
+    assert [(flag.name, flag.evidence.get("names")) for flag in found.flags] == [("a", ["a", "b"]), ("c", None)]
+    assert found.flags[0].evidence["read_by"] == ["reads a", "reads b"] and found.flags[0].where == "row 1"
+    assert [(trial.flags, trial.bytes) for trial in found.trials] == [((0,), 16), ((1,), 8)]
+    told = findings(judged(replace(made, trials=tuple(found.trials)), found.flags))
+    assert [finding.message.partition(". ")[0] for finding in told] == [
+        "The buffer of `a` holds what `b` should hold, and that of `b` what `a` should hold: the two are swapped",
+        "The buffer of `c` holds what `a` should hold",
+    ]
+    assert "writing 16 bytes of `a`, `b` (row 1)" in told[0].message
 
 
 def test_a_rebound_weight(made_up: History) -> None:

@@ -86,6 +86,34 @@ def test_refreshed_in_part_tells_rows_and_columns() -> None:
     assert (flag.code, flag.where) == ("CGD302", "rows 0 to 1, column 1")
 
 
+STEADY = [[1, 9, 2, 9], [1, 9, 2, 9]], [[1, 7, 2, 7], [1, 8, 2, 8]]
+"""Held and expected: a column that is right, and the same at each step, beside one that is not refreshed."""
+
+
+def staged(made: History) -> History:
+    """The same where staging writes into the buffer at each step but the first, which has none before it."""
+    last = replace(made.readings[1], written=Write(Location("serve.py", 7), 1))
+    return replace(made, readings=(made.readings[0], last))
+
+
+def test_a_column_that_stays_is_copied_if_staging_writes_there() -> None:
+    (flag,) = judge(staged(history(*STEADY, shape=(2, 2))))
+    assert (flag.code, flag.where) == ("CGD302", "rows 0 to 1, column 1")
+    assert judged(*STEADY, shape=(2, 2)).code == "CGD301", "nothing is written"
+    (flag,) = judge(staged(history(*STEADY, shape=(4,))))
+    assert flag.code == "CGD301", "it has no columns"
+
+
+def test_what_is_written_and_right_nowhere_is_not_refreshed() -> None:
+    made = history([[9, 9, 9, 9]] * 2, [[1, 7, 9, 7], [9, 8, 2, 8]], shape=(2, 2))
+    assert judge(staged(made))[0].code == "CGD301", "each column is right in some row by chance"
+
+
+def test_padding_rows_have_no_say_in_which_columns_are_copied() -> None:
+    made = history([[1, 9, 5, 5]] * 2, [[1, 7, 0, 0], [1, 8, 0, 0]], shape=(2, 2), rows=[1, 1])
+    assert judge(staged(made))[0].code == "CGD302"
+
+
 def test_a_value_that_stays_is_no_refresh() -> None:
     """Row 1 is right by chance: it is the same at each step."""
     assert judged([[9, 5], [9, 5]], [[1, 5], [2, 5]]).code == "CGD301"
