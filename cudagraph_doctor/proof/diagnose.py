@@ -7,7 +7,7 @@ eager one (as near as rounding).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cudagraph_doctor.errors import DoctorError
 from cudagraph_doctor.graph.backend import LiveGraph
@@ -203,6 +203,9 @@ class Doctor:
             if found.unlike is not None:
                 if found.unlike.new is not None:
                     found.launched = places.launched(self._arms, at, new, found.unlike.new)
+                elif found.unlike.old is not None:  # of the old graph alone: looked up where that was captured
+                    earlier = replace(at, step=self._arms.beyond)
+                    found.launched = places.launched(self._arms, earlier, old, found.unlike.old)
                 return True
         return False
 

@@ -36,17 +36,27 @@ class Unlike:
 
 
 def first_unlike(old: CapturedGraph, new: CapturedGraph) -> Unlike | None:
-    """The first node whose kind, name or launch configuration differs; None if the lists agree."""
+    """The first node whose kind, name or launch configuration differs; None if the lists agree.
+
+    Where only one of the lists has nodes of its own there, the other has nothing, rather than the node behind them.
+    """
     for index in range(max(len(old.nodes), len(new.nodes))):
         a = old.nodes[index] if index < len(old.nodes) else None
         b = new.nodes[index] if index < len(new.nodes) else None
-        if (
-            a is None
-            or b is None
-            or (a.kind, a.name, a.grid, a.block, a.shared_bytes) != (b.kind, b.name, b.grid, b.block, b.shared_bytes)
-        ):
-            return Unlike(index, a, b)
+        if a is None or b is None or _launch(a) != _launch(b):
+            more = len(old.nodes) - len(new.nodes)
+            gone = more > 0 and _work(old.nodes[index + more :]) == _work(new.nodes[index:])
+            come = more < 0 and _work(old.nodes[index:]) == _work(new.nodes[index - more :])
+            return Unlike(index, None if come else a, None if gone else b)
     return None
+
+
+def _launch(node: GraphNode) -> tuple[object, ...]:
+    return (node.kind, node.name, node.grid, node.block, node.shared_bytes)
+
+
+def _work(nodes: Iterable[GraphNode]) -> list[tuple[NodeKind, str]]:
+    return [(node.kind, node.name) for node in nodes]
 
 
 def baked_remedies(pairs: Iterable[tuple[LiveGraph, CapturedGraph, CapturedGraph]]) -> list[Remedy]:

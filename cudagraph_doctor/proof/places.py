@@ -25,11 +25,27 @@ class Places:
     """The line that opened the capture."""
     launched: Origin | None = None
     """Who launched the accused node."""
+    step: Location | None = None
+    """The step's own code, where the doctor itself captures it."""
+
+    def told(self, line: Location | None, in_staging: bool) -> tuple[Location | None, tuple[Location, ...]]:
+        """The line to be mended, and what belongs to it.
+
+        Args:
+            line: the one to be mended, where it is known.
+            in_staging: whether it may be among those that refresh the inputs: else these are not shown. The user's own
+                replay is, which accuses nobody.
+        """
+        staging = self.staging if in_staging or (self.staging and self.staging.role != "staged") else None
+        location = line or (staging if in_staging else None) or self.captured or staging or self.step
+        return location, tuple(p for p in (self.captured, staging) if p is not None and p is not location)
 
 
 def around(target: Any, arms: Arms, at: Planned, launched: Origin | None = None) -> Places:
     """The places of a step."""
-    return Places(replayed(arms, at) or staging(target), captured(arms, at), launched)
+    code = definition(getattr(target, "forward", None)) if arms.subject.form == "loop" else None
+    step = replace(code, role="captured") if code else None
+    return Places(replayed(arms, at) or staging(target), captured(arms, at), launched, step)
 
 
 def staging(target: Any) -> Location | None:

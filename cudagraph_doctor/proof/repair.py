@@ -89,6 +89,15 @@ class Remedy:
         return sum(len(edit.data) for _, edit in self.edits)
 
 
+_CAPTURED = (Cause.OTHER_NODES, Cause.ATTRIBUTE, Cause.UNINITIALISED, Cause.OVERWRITTEN, Cause.REUSED)
+"""Causes that lie in what was captured, whatever is staged."""
+
+
+def in_staging(remedy: Remedy) -> bool:
+    """Whether what has to be mended may be in the code that refreshes the inputs."""
+    return remedy.cause not in _CAPTURED and remedy.kind != "parameter"
+
+
 @contextmanager
 def applied(arms: Arms, remedies: Sequence[Remedy]) -> Iterator[None]:
     """Inside the block every replay reads mended memory and parameters; all is put back after."""

@@ -18,7 +18,7 @@ from cudagraph_doctor.proof.compare import Level
 from cudagraph_doctor.proof.diagnose import Diagnosis
 from cudagraph_doctor.proof.places import Places
 from cudagraph_doctor.proof.ranges import graphs_too
-from cudagraph_doctor.proof.repair import Cause, Remedy
+from cudagraph_doctor.proof.repair import Cause, Remedy, in_staging
 from cudagraph_doctor.proof.replaced import Replaced
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.proof.verdict import Gap, Kind
@@ -127,9 +127,7 @@ class _Draft:
             places.launched.location if places.launched and culprit and culprit.kind in ("parameter", "node") else None
         )
         # staging is shown where something accuses it, not because nothing else is known
-        accused = self.case.diagnosis.culprits or (culprit is not None and culprit.kind == "node")
-        staging = places.staging if accused else None
-        location = launched or staging or places.captured
+        location, related = places.told(launched, any(in_staging(one) for one in self.case.diagnosis.culprits))
         return Finding(
             code=code,
             message=message,
@@ -138,7 +136,7 @@ class _Draft:
             fix=fix,
             culprit=culprit,
             location=location,
-            related=tuple(p for p in (places.captured, staging) if p is not None and p is not location),
+            related=related,
             step=self.case.at.step,
             key=str(self.case.at.key),
             backend=self.backend,

@@ -11,7 +11,7 @@ from cudagraph_doctor.graph.names import readable
 from cudagraph_doctor.proof import repaired
 from cudagraph_doctor.proof.cases import NOBODY, Case, Fault, one_fault_each
 from cudagraph_doctor.proof.compare import Level
-from cudagraph_doctor.proof.repair import Cause, Remedy
+from cudagraph_doctor.proof.repair import Cause, Remedy, in_staging
 from cudagraph_doctor.proof.verdict import Counted
 from cudagraph_doctor.proof.verdict import Kind as Verdict
 from cudagraph_doctor.proof.wording import short
@@ -120,7 +120,7 @@ class _Accuser:
             held=held if self.values else None,
             expected=expected if self.values and first.cause is not Cause.PADDING else None,
             evidence={**evidence, **_seen(case, first.cause.value, fault), **repaired.of_group(group)},
-            **_places(case, launched=bool(first.edits) or first.kind == "parameter", line=first.notes.get("line")),
+            **_places(case, bool(first.edits) or first.kind == "parameter", in_staging(first), first.notes.get("line")),
         )
         size = sum(remedy.bytes for remedy in group)
         if _swapped_with_known(accused, flag, size):
@@ -141,7 +141,7 @@ class _Accuser:
             assert node is not None
             launch = unlike.old is not None and unlike.new is not None and unlike.old.name == unlike.new.name
             held, expected = (
-                None if one is None else _launch(one) if launch else readable(one.name)
+                "nothing" if one is None else _launch(one) if launch else readable(one.name)
                 for one in (unlike.old, unlike.new)
             )
             return Flag(
@@ -287,19 +287,18 @@ def _seen(case: Case, cause: str, fault: Fault = NOBODY) -> dict[str, Any]:
     }
 
 
-def _places(case: Case, launched: bool, line: object = None) -> dict[str, Any]:
+def _places(case: Case, launched: bool, staged: bool = False, line: object = None) -> dict[str, Any]:
     """The line to be mended, and what belongs to it.
 
     Args:
         case: what is known of the step.
         launched: whether it is the line that launches.
+        staged: whether it may be one that stages.
         line: it, where the remedy knows it.
     """
     where = case.places
     origin = where.launched.location if launched and where.launched else None
-    known = line if isinstance(line, Location) else origin
-    location: Location | None = known or where.staging or where.captured
-    related = tuple(p for p in (where.captured, where.staging) if p is not None and p is not location)
+    location, related = where.told(line if isinstance(line, Location) else origin, staged)
     return {"location": location, "related": related}
 
 

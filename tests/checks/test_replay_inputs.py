@@ -199,6 +199,45 @@ def test_columns_that_are_copied_are_told_from_those_that_are_not(
     assert [finding.message.partition(". ")[0] for finding in looked_at(emulated, loop).findings] == told
 
 
+class Branching(Loop):
+    """A number of the step decides whether rows are doubled."""
+
+    def next_inputs(self, step: int, n: int) -> Inputs:
+        return {**super().next_inputs(step, n), "long": torch.tensor(step >= 2, device=self.device)}
+
+    def update(self, static: Inputs, fresh: Inputs) -> None:
+        super().update(static, fresh)
+        static["long"].copy_(fresh["long"])
+
+    def forward(self, inputs: Inputs) -> torch.Tensor:
+        rows = super().forward(inputs)
+        return torch.where(inputs["long"], rows * 2, rows) + 1
+
+
+class BranchingOnTheHost(Branching):
+    steps = 0
+
+    def reset(self) -> None:
+        self.steps = 0
+
+    def forward(self, inputs: Inputs) -> torch.Tensor:
+        rows = Loop.forward(self, inputs)
+        self.steps += 1
+        if self.steps % 2:
+            rows = rows.mul(2)  # the branch
+        return rows + 1
+
+
+@pytest.mark.parametrize("loop", [Branching, BranchingOnTheHost])
+def test_a_branch_is_told_by_the_line_that_one_of_the_captures_lacks(loop: type[Loop], emulated: Backend) -> None:
+    found = looked_at(emulated, loop).findings
+    assert [finding.code for finding in found] == ["CGD323"] * (loop is BranchingOnTheHost)
+    for finding in found:
+        assert finding.location and finding.location.code.endswith("# the branch") and not finding.related
+        assert finding.culprit and finding.culprit.name == "aten.mul.Tensor"
+        assert "nothing" in (finding.culprit.captured, finding.culprit.expected)
+
+
 class Scored:
     """An engine that scores rows by a temperature of each, hung up anew at every step."""
 

@@ -75,6 +75,15 @@ def test_a_graph_with_more_nodes() -> None:
     assert str(longer) == "node 1: nothing then, relu now" and str(shorter) == "node 1: relu then, nothing now"
 
 
+def test_nodes_that_one_of_the_graphs_has_in_its_midst_are_held_against_nothing() -> None:
+    less = graph(node(), node(name="mul"))
+    more = graph(node(), node(name="relu"), node(name="neg"), node(name="mul"))
+    assert str(first_unlike(more, less)) == "node 1: relu then, nothing now"
+    assert str(first_unlike(less, more)) == "node 1: nothing then, relu now"
+    other = graph(node(), node(name="relu"), node(name="exp"))
+    assert str(first_unlike(other, less)) == "node 1: relu then, mul now", "what comes behind differs as well"
+
+
 # by-value parameters
 
 

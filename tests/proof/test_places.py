@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from cudagraph_doctor.errors import Inconclusive
+from cudagraph_doctor.findings import Location
 from cudagraph_doctor.graph import origins
 from cudagraph_doctor.graph.emulated import EmulatedBackend
 from cudagraph_doctor.graph.model import CapturedGraph, GraphNode
@@ -90,6 +91,34 @@ def test_what_has_no_source_is_nowhere() -> None:
     exec("def made(): pass", names)
     for thing in (len, functools.partial(decorated), names["made"], None, 3):
         assert places.definition(thing) is None
+
+
+STAGED, CAPTURED = Location("a.py", 1, role="staged"), Location("a.py", 2, role="captured")
+REPLAYED, STEP, LINE = Location("a.py", 3, role="replayed"), Location("a.py", 4, role="captured"), Location("a.py", 5)
+
+
+@pytest.mark.parametrize(
+    ("staging", "line", "in_staging", "told"),
+    [
+        (STAGED, None, True, (STAGED, (CAPTURED,))),
+        (STAGED, None, False, (CAPTURED, ())),
+        (STAGED, LINE, False, (LINE, (CAPTURED,))),
+        (REPLAYED, LINE, False, (LINE, (CAPTURED, REPLAYED))),
+        (REPLAYED, None, False, (CAPTURED, (REPLAYED,))),
+        (None, None, True, (CAPTURED, ())),
+    ],
+)
+def test_staging_is_told_where_it_may_be_at_fault_and_the_users_replay_always(
+    staging: Location | None, line: Location | None, in_staging: bool, told: tuple[Any, Any]
+) -> None:
+    assert places.Places(staging, CAPTURED, step=STEP).told(line, in_staging) == told
+
+
+def test_what_the_doctor_captures_stands_in_for_a_line_that_captures(loop_target: Make, arms_of: Make) -> None:
+    where = places.around(loop_target(), *opened(arms_of(loop_target(), 2)))
+    location, related = where.told(None, in_staging=False)
+    assert location is not None and not related
+    assert (location.function, location.role) == ("TinyLoop.forward", "captured")
 
 
 # graphs
@@ -218,7 +247,7 @@ def test_the_line_that_replays_is_the_users(tmp_path: Path) -> None:
     assert again is not None
     assert (again.file, again.line, again.function, again.code) == (str(file), 12, "go", "self.graph.replay()")
     assert live.replayed_at == again  # the first one, found once
-    arms: Any = SimpleNamespace(subject=SimpleNamespace(held=lambda at: [SimpleNamespace(live=live)]))
+    arms: Any = SimpleNamespace(subject=SimpleNamespace(form="engine", held=lambda at: [SimpleNamespace(live=live)]))
     at: Any = None
     place = places.replayed(arms, at)
     assert place is not None and place.role == "replayed"

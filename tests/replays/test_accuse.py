@@ -59,8 +59,24 @@ def accused(history: History, *cases: Case, judged: Judged | None = None, own_ke
 @pytest.mark.parametrize("cause", CODES)
 def test_what_heals_has_a_code_of_its_own(made_up: History, cause: Cause) -> None:
     found = accused(replace(made_up, flags=()), case(Remedy(cause, "lens", "input", "row 1")))
-    assert [(flag.code, flag.replay, flag.location) for flag in found.flags] == [(CODES[cause], 0, STAGING)]
+    assert [(flag.code, flag.replay) for flag in found.flags] == [(CODES[cause], 0)]
     assert [(trial.replay, trial.flags, trial.healed) for trial in found.trials] == [(0, (0,), True)]
+
+
+@pytest.mark.parametrize(
+    ("remedy", "staged"),
+    [
+        (Remedy(Cause.NOT_REFRESHED, "lens", "input"), True),
+        (Remedy(Cause.LEFT_OUT, "lens", "input"), True),
+        (Remedy(Cause.REBOUND, "lens", "weight"), True),
+        (Remedy(Cause.BAKED, SCALE, "parameter"), False),
+        (Remedy(Cause.UNINITIALISED, "memory of the graph's pool", "unnamed"), False),
+        (Remedy(Cause.ATTRIBUTE, "longest", "output"), False),
+    ],
+)
+def test_staging_is_shown_where_it_may_be_at_fault(made_up: History, remedy: Remedy, staged: bool) -> None:
+    (flag,) = accused(replace(made_up, flags=()), case(remedy)).flags
+    assert (flag.location, flag.related) == (STAGING if staged else None, ())
 
 
 def test_the_readings_know_better_how_much_was_refreshed(made_up: History) -> None:
