@@ -24,6 +24,7 @@ from cudagraph_doctor.checks import capture_ops, eager_diff
 from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.findings import Outcome, Proof, Severity, Status, outcome_from_json, to_json
 from cudagraph_doctor.graph.backend import Backend
+from cudagraph_doctor.graph.recovery import free_generators
 from cudagraph_doctor.observation import session
 from cudagraph_doctor.progress import Silent
 from cudagraph_doctor.settings import Settings
@@ -458,8 +459,25 @@ class CheckpointedWithoutDraws(Checkpointed):
 def test_a_checkpoint_reads_the_generator(backend: Backend) -> None:
     """Emulated it does not: it asks for the type of its tensors' device."""
     found = outcome(Checkpointed, backend)
-    assert named(found) == (marked(Checkpointed) if backend.name == "cuda" else [])
+    refused = backend.name == "cuda" and refuses_to_tell_the_generators_state(backend)
+    assert named(found) == (marked(Checkpointed) if refused else []), found
     assert named(outcome(CheckpointedWithoutDraws, backend)) == []
+
+
+def refuses_to_tell_the_generators_state(backend: Backend) -> bool:
+    """Whether this torch does, in a capture. 2.11 does not: see the micro-case `checkpoint`."""
+    before, cell = torch.cuda.current_stream(), torch.zeros(1, device=backend.device)
+    with backend.installed():
+        try:
+            with torch.cuda.graph(torch.cuda.CUDAGraph()):
+                cell.zero_()  # torch warns of empty graphs
+                torch.cuda.get_rng_state()
+        except RuntimeError:
+            return True
+        finally:
+            torch.cuda.set_stream(before)
+            free_generators()
+    return False
 
 
 class Memo(Loop):

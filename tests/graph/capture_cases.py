@@ -326,19 +326,27 @@ def _within(case: str, mode: str) -> Answer:
 
 
 def _in_own_process(case: str, mode: str) -> Answer:
-    """Nothing compiled is taken from caches: it may have been made under other circumstances."""
-    done = subprocess.run(
-        [sys.executable, __file__, "--within", mode, case],
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
-            "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",
-        },
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    """Nothing compiled is taken from caches: it may have been made under other circumstances.
+
+    It is compiled in the one process: a few small kernels are not worth others, many of which may run side by side.
+    """
+    try:
+        done = subprocess.run(
+            [sys.executable, __file__, "--within", mode, case],
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
+                "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",
+                "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            },
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        told = (error.stderr or b"")[-2000:]
+        raise RuntimeError(f"{case} ({mode}): not done after {error.timeout:.0f} s; so far it said: {told!r}") from None
     if done.returncode:
         raise RuntimeError(f"{case} ({mode}): exit {done.returncode}: {done.stderr[-2000:]}")
     return Answer(**json.loads(done.stdout.splitlines()[-1]))

@@ -178,6 +178,15 @@ def test_a_process_that_dies_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> No
         cases.on_cuda("qr", "no_grad")
 
 
+def test_a_process_that_hangs_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hanging(words: list[str], **_: Any) -> None:
+        raise subprocess.TimeoutExpired(words, 300, stderr=b"compiling")
+
+    monkeypatch.setattr(subprocess, "run", hanging)
+    with pytest.raises(RuntimeError, match=r"qr \(no_grad\): not done after 300 s; so far it said: b'compiling'"):
+        cases.on_cuda("qr", "no_grad")
+
+
 def test_named_cases_are_recorded_beside_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cases, "RECORDED", tmp_path / "answers.json")
     monkeypatch.setattr(cases, "on_cuda", lambda case, mode: cases.Answer("passes"))

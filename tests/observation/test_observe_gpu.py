@@ -86,13 +86,14 @@ def test_a_kernel_of_triton_that_the_capture_leaves_out(backend: CudaBackend, to
         total.copy_(out.sum())
 
     found = seen(body, backend)
-    assert found.refusals == () and found.left_out.not_compared == ""
+    assert found.refusals == () and found.left_out.not_compared == "", found
     if tool == "with CUPTI":
+        assert len(found.left_out.harmful) == 1, (found.instrument, found.left_out)
         [operation] = found.left_out.harmful
         assert operation.name == "scale_rows" and operation.location
         assert operation.location.code == "scale_rows[(1,)](out, x, 3.0, 4, BLOCK=16)"
     else:
-        assert found.left_out.harmful == () and found.instrument
+        assert found.left_out.harmful == () and found.instrument, (found.instrument, found.left_out)
 
 
 def test_a_call_whose_error_is_ignored(backend: CudaBackend, tool: str) -> None:

@@ -127,8 +127,11 @@ def in_a_process_of_its_own(name: str, twin: bool) -> dict[str, str]:
     command = [sys.executable, str(SCRIPT), name, *(["--twin"] if twin else [])]
     path = os.pathsep.join(filter(None, [str(SCRIPT.parents[1]), os.environ.get("PYTHONPATH", "")]))
     environment = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    except subprocess.TimeoutExpired as error:
+        pytest.fail(f"{name}: not done after {error.timeout:.0f} s; so far it said: {error.stderr!r}")
+    assert done.returncode == 0, f"{name}: exit {done.returncode}: {done.stderr}"
     answer: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     return answer
 
@@ -189,11 +192,23 @@ def test_what_autocast_cast_around_a_capture_is_overwritten(cuda: str, twin: boo
     run, inputs, seen = target.graphed(), target.next_inputs(0, 4), target.model.sampler.seen
     target.forward(inputs)
     eager = seen.item()
-    others = [torch.full((64,), 1e4, dtype=torch.bfloat16, device=cuda) for _ in range(8192)]
+    others = free_memory_filled(cuda)
     run(inputs)
     torch.cuda.synchronize()
-    assert abs(seen.item() - eager) < 0.1 if twin else abs(seen.item() - eager) > 1.0
-    del others
+    told = f"{seen.item()} replayed, {eager} eagerly, {len(others)} tensors in what was free"
+    assert abs(seen.item() - eager) < 0.1 if twin else abs(seen.item() - eager) > 1.0, told
+
+
+def free_memory_filled(device: str) -> list[torch.Tensor]:
+    """Tensors of 10,000s in all the memory that torch's allocator keeps for small ones: then it has to get more."""
+
+    def segments() -> int:
+        return int(torch.cuda.memory_stats()["segment.small_pool.current"])
+
+    before, found = segments(), list[torch.Tensor]()
+    while segments() <= before:
+        found += [torch.full((64,), 1e4, dtype=torch.bfloat16, device=device) for _ in range(256)]
+    return found
 
 
 def test_the_captured_source_is_dropped(emulated: str) -> None:
