@@ -181,3 +181,23 @@ def walk(roots: Mapping[str, object]) -> Walk:
             else:
                 meet(path + element, value, in_module or is_module)
     return found
+
+
+def follow(roots: Mapping[str, object], path: str) -> torch.Tensor | None:
+    """The tensor at a path of `walk` by now, without looking at anything else; None if it leads to none."""
+    starts = ((root, path[len(root) :]) for root in roots if path.startswith(root))
+    found = (_descend(roots[root], rest if rest[:1] in ".[" else "." + rest) for root, rest in starts)
+    return next((tensor for tensor in found if tensor is not None), None)
+
+
+def _descend(node: Any, rest: str) -> torch.Tensor | None:
+    if not rest:
+        return node if isinstance(node, torch.Tensor) else None
+    if is_scalar(node) or (isinstance(node, torch.Tensor) and has_memory(node)):
+        return None
+    for element, value in _inside(node) if isinstance(node, torch.nn.Module) else below(node):
+        if rest.startswith(element) and rest[len(element) :][:1] in ("", ".", "["):
+            found = _descend(value, rest[len(element) :])
+            if found is not None:
+                return found
+    return None

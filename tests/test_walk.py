@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 
 from cudagraph_doctor import walk as walking
-from cudagraph_doctor.walk import walk
+from cudagraph_doctor.walk import follow, walk
 
 
 class Runner:
@@ -123,3 +124,27 @@ def test_tensors_without_memory_are_not_listed() -> None:
 def test_of_a_wrapper_the_tensor_inside_is_named() -> None:
     inner = torch.zeros(2)
     assert walk({"": {"weight": Wrapper(inner)}}).tensors == {"weight.inside": inner}
+
+
+def test_a_path_is_followed_to_where_it_leads_now() -> None:
+    class Step:
+        """Holds tensors in all the ways there are."""
+
+        __slots__ = ("kept", "model", "table")
+
+        def run(self) -> None:
+            pass
+
+    step: Any = Step()
+    inner = torch.zeros(3)
+    step.model, step.kept = torch.nn.ModuleList([torch.nn.Linear(2, 2)]), {"a": [torch.zeros(1)], 4: torch.zeros(2)}
+    step.table = {"wrapped": Wrapper(inner), "made": lambda: inner, "number": 3}
+    seen = walk({"": step.run})
+    assert {*seen.paths} >= {"model.0.weight", "kept.a[0]", "kept.4", "table.wrapped.inside", "table.made.inner"}
+    roots = {"": step.run, "runner": functools.partial(print, step.kept)}
+    for path, tensor in seen.paths.items():
+        assert follow(roots, path) is tensor
+    step.kept["a"][0] = other = torch.ones(1)
+    assert follow(roots, "kept.a[0]") is other and follow(roots, "runner.args[0].a[0]") is other
+    for path in ("kept.a", "kept.a[1]", "kept.ab", "table.number", "kept.4.data", ""):
+        assert follow(roots, path) is None

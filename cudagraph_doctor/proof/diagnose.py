@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from cudagraph_doctor.errors import DoctorError
 from cudagraph_doctor.graph.backend import LiveGraph
 from cudagraph_doctor.graph.model import CapturedGraph, Origin
-from cudagraph_doctor.proof import host_inputs, places, repaired
+from cudagraph_doctor.proof import binding, host_inputs, places, repaired
 from cudagraph_doctor.proof.abandoned import abandoned_remedies
 from cudagraph_doctor.proof.arms import Arm, Arms, Result
 from cudagraph_doctor.proof.compare import Level
@@ -187,6 +187,9 @@ class Doctor:
         return found
 
     def _mark(self, at: Planned, found: Diagnosis, scene: Scene) -> None:
+        for remedy in found.culprits[:1]:
+            if remedy.cause is Cause.REBOUND and remedy.buffer is not None:
+                remedy.notes["line"] = binding.bound_at(self._arms, at, remedy.name)
         graphs = self.read(scene.held) if found.culprits or found.beside else []
         repaired.mark([*found.culprits, *found.beside], scene, graphs, at, found.launched)
 

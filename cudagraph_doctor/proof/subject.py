@@ -56,6 +56,8 @@ class Held:
     """Those of `tensors` that are static inputs."""
     aliases: dict[str, torch.Tensor] = field(default_factory=dict)
     """Further paths that led to them: each may lead elsewhere later, on its own."""
+    left: dict[str, torch.Tensor] = field(default_factory=dict)
+    """Where paths led to at the end of the capture that had led elsewhere at its start: what the graph writes."""
     storages: tuple[torch.UntypedStorage, ...] = field(init=False)
     """Of `tensors`: asking a tensor for its own takes longer than asking that for its address."""
 
@@ -73,15 +75,24 @@ def hold(
     tensors: Mapping[str, torch.Tensor],
     inputs: Iterable[str] = (),
     paths: Mapping[str, torch.Tensor] | None = None,
+    left: Mapping[str, torch.Tensor] | None = None,
 ) -> Held:
     """Hold the memory of `tensors`, by their names, and the `paths` that lead there besides (`Walk.paths`).
+
+    `left` is where paths led to at the end of the capture.
 
     Held are other objects over the same memory: `tensor.set_` and `tensor.data =` would move the objects themselves.
     """
     with torch.no_grad():
         named = {path: tensor.detach() for path, tensor in tensors.items()}
         others = {path: tensor.detach() for path, tensor in (paths or {}).items() if path not in named}
-    return Held(live, named, frozenset(inputs), others)
+        every = {**others, **named}
+        ends = {path: tensor.detach() for path, tensor in (left or {}).items() if _elsewhere(tensor, every.get(path))}
+    return Held(live, named, frozenset(inputs), others, ends)
+
+
+def _elsewhere(tensor: torch.Tensor, other: torch.Tensor | None) -> bool:
+    return other is not None and tensor.data_ptr() != other.data_ptr()
 
 
 class Subject(Protocol):

@@ -127,7 +127,9 @@ class _Draft:
             places.launched.location if places.launched and culprit and culprit.kind in ("parameter", "node") else None
         )
         # staging is shown where something accuses it, not because nothing else is known
-        location, related = places.told(launched, any(in_staging(one) for one in self.case.diagnosis.culprits))
+        culprits = self.case.diagnosis.culprits
+        bound = next((line for one in culprits if isinstance(line := one.notes.get("line"), Location)), None)
+        location, related = places.told(launched or bound, bound is None and any(in_staging(one) for one in culprits))
         return Finding(
             code=code,
             message=message,
@@ -299,7 +301,11 @@ def _both(remedy: Remedy, values: bool) -> tuple[Any, Any]:
         return None, None
     if remedy.buffer is None:
         return remedy.was, remedy.expected
-    return short(remedy.held), short(remedy.right)
+    held, right = remedy.held, remedy.right
+    if short(held) == short(right) and held is not None and right is not None and held.shape == right.shape:
+        apart = held != right  # alike in front: then it is what differs
+        held, right = held[apart], right[apart]
+    return short(held), short(right)
 
 
 def short(tensor: torch.Tensor | None, limit: int = 24) -> Any:

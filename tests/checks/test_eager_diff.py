@@ -623,6 +623,41 @@ def overwriting(self: Any, inputs: Inputs) -> Inputs:
     return {"y": y}
 
 
+def growing(put: Callable[[Any, torch.Tensor], None]) -> Callable[[Any, Inputs], Inputs]:
+    """A step that makes a new cache, and puts it somewhere."""
+
+    def forward(self: Any, inputs: Inputs) -> Inputs:
+        put(self, self.cache.index_add(0, inputs["slots"], inputs["x"]))
+        return {"y": self.cache[inputs["slots"]] + 0}
+
+    return forward
+
+
+def test_state_that_the_step_itself_replaces_is_named(make: Make, diff: Callable[..., Outcome]) -> None:
+    def put(self: Any, new: torch.Tensor) -> None:
+        self.cache = new
+
+    finding = only(diff(make(forward=growing(put), next_inputs=accumulating), 2, 1, 2))
+    assert (finding.code, finding.proof) == ("CGD101", Proof.CONFIRMED)
+    assert finding.culprit is not None and finding.culprit.name == "cache"
+    assert finding.message.startswith("`cache` is another tensor by now than the one that graph 2 captured")
+    assert finding.location is not None and finding.location.code == "self.cache = new"
+
+
+def keeping(self: Any, inputs: Inputs) -> Inputs:
+    """A step that keeps what it put out for whoever asks."""
+    self.last = Counters.forward(self, inputs)["y"]
+    return {"y": self.last * 2}
+
+
+@pytest.mark.parametrize("forward", [growing(lambda self, new: self.cache.copy_(new)), keeping])
+def test_a_step_that_writes_in_place_or_keeps_what_nobody_reads(
+    make: Make, diff: Callable[..., Outcome], forward: Callable[[Any, Inputs], Inputs]
+) -> None:
+    outcome = diff(make(forward=forward, next_inputs=accumulating), 2, 1, 2)
+    assert (outcome.status, outcome.findings) == (Status.PASSED, ())
+
+
 @pytest.mark.parametrize("forward", [Counters.forward, overwriting])
 def test_state_that_staging_replaces_is_named_once(
     make: Make, diff: Callable[..., Outcome], forward: Callable[..., Inputs]

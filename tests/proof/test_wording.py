@@ -381,3 +381,17 @@ def test_values_have_as_many_digits_as_their_dtype() -> None:
     assert short(torch.tensor([3.4, 1.0])) == [3.4, 1.0]
     assert short(torch.tensor([[0.1, 7.0]], dtype=torch.bfloat16)) == [[0.1, 7.0]]
     assert short(torch.tensor([1 << 60])) == [1 << 60]
+
+
+def test_where_another_tensor_was_put_in_place_is_the_line_to_mend() -> None:
+    line = Location("/model.py", 7, "forward", role="bound")
+    found = one(case(Kind.FROZEN, written(Cause.REBOUND, "cache", "", notes={"line": line})))
+    assert found.location == line and STAGING not in found.related
+
+
+def test_of_long_tensors_what_differs_is_shown() -> None:
+    held, right = torch.zeros(99), torch.zeros(99)
+    right[50:52] = 7
+    remedy = Remedy(Cause.REBOUND, "cache", "root", buffer=torch.zeros(99), right=right, held=held)
+    culprit = one(case(Kind.FROZEN, remedy)).culprit
+    assert culprit is not None and (culprit.captured, culprit.expected) == ([0, 0], [7, 7])

@@ -1,0 +1,95 @@
+"""Which line of the user's puts another tensor in the place of one? A run is traced line by line."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+
+from cudagraph_doctor.blame import owner
+from cudagraph_doctor.findings import Location
+from cudagraph_doctor.proof.arms import Arm, Arms
+from cudagraph_doctor.proof.subject import Planned
+from cudagraph_doctor.walk import follow
+
+_Line = tuple[CodeType, int]
+
+
+def bound_at(arms: Arms, at: Planned, name: str) -> Location | None:
+    """The line after which the path `name` leads to other memory: of a graph step's staging, else of the step itself.
+
+    The step is run again, from the saved state. None if no line of the user's does it.
+    """
+
+    def now() -> torch.Tensor | None:
+        found = follow(arms.subject.roots(), name)
+        return arms.subject.static_now(at).get(name) if found is None else found
+
+    for arm in (Arm.REPLAYED, Arm.EAGER):
+        watch = _Watch(now)
+        arms.run(arm, at, around=watch.tracing())
+        if watch.found is not None:
+            return _location(watch.found)
+    return None
+
+
+def _location(line: _Line) -> Location:
+    code, number = line
+    text = linecache.getline(code.co_filename, number).strip()
+    return Location(os.path.realpath(code.co_filename), number, code.co_qualname, text, "bound")
+
+
+class _Watch:
+    """Looks before each line of the user's where a tensor is; the line that ran last has moved it.
+
+    Args:
+        look: finds the tensor.
+    """
+
+    def __init__(self, look: Callable[[], torch.Tensor | None]) -> None:
+        self.found: _Line | None = None
+        self._look = look
+        self._at: tuple[torch.Tensor, int] | None = None
+        self._last: _Line | None = None
+
+    @contextmanager
+    def tracing(self) -> Iterator[None]:
+        """Inside the block, this thread's lines are watched; whoever traced it before goes on after."""
+        self._check()
+        earlier = sys.gettrace()
+        sys.settrace(self._called)
+        try:
+            yield
+        finally:
+            sys.settrace(earlier)
+
+    def _called(self, frame: FrameType, event: str, arg: Any) -> Any:
+        return self._stepped if owner(str(frame.f_globals.get("__name__", ""))) == "user" else None
+
+    def _stepped(self, frame: FrameType, event: str, arg: Any) -> Any:
+        self._check()
+        self._last = (frame.f_code, frame.f_lineno)
+        if event == "return":  # the line that called goes on, and may bind what it got
+            caller = next(_users(frame.f_back), None)
+            self._last = (caller.f_code, caller.f_lineno) if caller else None
+        return self._stepped
+
+    def _check(self) -> None:
+        tensor = self._look()
+        now = None if tensor is None else (tensor, tensor.data_ptr())
+        if now is not None and self._at is not None and now[1] != self._at[1] and self._last is not None:
+            self.found = self._last
+        self._at = now or self._at
+
+
+def _users(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        if owner(str(frame.f_globals.get("__name__", ""))) == "user":
+            yield frame
+        frame = frame.f_back
