@@ -150,7 +150,7 @@ class _Diff:
                 "backend": self.backend.name,
                 "form": self.subject.form,
                 "steps": judged,
-                "graphs": len({str(at.key) for at in plan}),
+                "graphs": self.arms.found.graphs_replayed,
                 "batch sizes": sorted({at.rows for at in plan}),
                 "runs": self.arms.runs,
                 "state bytes": sum(e.bytes for e in self.arms.found.state),

@@ -148,6 +148,7 @@ class _Inputs:
             tuple(dumps),
             not_checked=(),
             counts={
+                "graphs": self.arms.found.graphs_replayed,
                 "regions": len(watched.regions),
                 "unnamed": len(watched.unnamed),
                 "addresses": watched.pointers,
@@ -188,7 +189,8 @@ class _Inputs:
         names = ", ".join(f"`{finding.culprit.name}`" for finding in early if finding.culprit)
         self.subject.not_checked.append(f"what replays read, as long as {names} is handed over too early")
         replays = tuple(Replay(at.index, at.step, at.rows, str(at.key), ()) for at in served)
-        history = History(self._about(), replays=replays, not_checked=tuple(self.subject.not_checked))
+        counts = {"graphs": self.arms.found.graphs_replayed}
+        history = History(self._about(), replays=replays, not_checked=tuple(self.subject.not_checked), counts=counts)
         accused = Accused()
         told_elsewhere.add(accused, early, history)
         history = replace(history, flags=tuple(accused.flags), trials=tuple(accused.trials))

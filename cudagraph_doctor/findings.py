@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -272,6 +273,11 @@ def finding_from_json(data: dict[str, Any]) -> Finding:
     fields["related"] = tuple(Location(**place) for place in fields.get("related", ()))
     fields["accepted"] = Accepted(**fields["accepted"]) if fields.get("accepted") else None
     return Finding(**fields)
+
+
+def first_step(findings: Iterable[Finding]) -> int | None:
+    """The first step at which any of them was seen: what one check takes for rounding, another tells."""
+    return min((finding.step for finding in findings if finding.step is not None), default=None)
 
 
 def how_shown(text: str) -> dict[str, str]:

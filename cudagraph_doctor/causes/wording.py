@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from cudagraph_doctor.findings import Finding
+from cudagraph_doctor.findings import Finding, first_step
 
 _SLOTS = 6
 """Slots of state that are told."""
@@ -23,7 +23,7 @@ def evidence(members: Sequence[tuple[str, Finding]]) -> Iterator[str]:
     """
     known = [finding.evidence for _, finding in members]
     leading = members[0][1]
-    yield from _harm(leading, known)
+    yield from _harm([finding for _, finding in members])
     culprit = leading.culprit
     if culprit is not None:
         detail = f" ({culprit.detail})" if culprit.detail else ""
@@ -40,18 +40,21 @@ def evidence(members: Sequence[tuple[str, Finding]]) -> Iterator[str]:
         yield str(shown)
 
 
-def _harm(leading: Finding, known: Sequence[dict[str, Any]]) -> Iterator[str]:
-    difference = _first(known, "replayed_against_eager") or _first(known, "effect")
+def _harm(members: Sequence[Finding]) -> Iterator[str]:
+    step = first_step(members)
+    known = [finding.evidence for finding in members]
+    early = [finding.evidence for finding in members if finding.step == step]
+    difference = _first(early, "replayed_against_eager") or _first(early, "effect")
     module = _first(known, "first_diverging_module")
     if difference:
         where = f", first in {module}" if module else ""
-        since = f" from step {leading.step} on" if leading.step is not None else ""
+        since = f" from step {step} on" if step is not None else ""
         yield f"the replay differs from eager{since}{where}: {difference}"
         yield f"eager against itself: {_first(known, 'eager_against_eager') or 'no difference'}"
     state = _first(known, "state")
     if state:
         yield f"wrong in memory: {_slots(list(map(str, state)))}"
-    hint = _first(known, "first_bad_step_hint")
+    hint = _first(early, "first_bad_step_hint")
     if hint:
         yield str(hint)
     refused = _first(known, "first_error")

@@ -79,9 +79,16 @@ class Discovery:
     """Path of any tensor -> after how many steps of a pass another one was in its place, by the pass with most."""
     replaced_by_graphs: dict[str, Planned] = field(default_factory=dict)
     """Paths of state that is another tensor after a graph step, with the first step after which it was."""
+    graphs: dict[int, frozenset[int]] = field(default_factory=dict)
+    """Position of a step in the plan -> ordinals of the graphs that it replayed: several keys may share one."""
     walked_all: bool = True
     step_seconds: float = 0.0
     """Time of an eager step, once warm."""
+
+    @property
+    def graphs_replayed(self) -> int:
+        """How many graphs the steps of the plan replayed."""
+        return len(frozenset().union(*self.graphs.values()))
 
 
 class Arms:
@@ -181,6 +188,7 @@ class Arms:
                 self.backend.synchronize()
                 self._replaying(None)
                 self._look_after(at, plan, looks)
+                self.found.graphs[at.index] = frozenset(held.live.ordinal for held in self.subject.held(at))
                 after = self._lie()
                 moved.update(path for path in after if path in lay and lay[path].address != after[path].address)
                 replaced |= {name: at for name in self._replaced(lay, after) if name not in replaced}

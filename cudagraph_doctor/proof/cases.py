@@ -91,8 +91,21 @@ def one_fault_each(culprits: Sequence[Remedy]) -> dict[Fault, list[Remedy]]:
     }
 
 
-def merge(cases: list[Case], at: Planned, kind: Kind, diagnosis: Diagnosis) -> list[Remedy] | None:
+def merge(
+    cases: list[Case],
+    at: Planned,
+    kind: Kind,
+    diagnosis: Diagnosis,
+    graphs: Mapping[int, frozenset[int]] | None = None,
+) -> list[Remedy] | None:
     """Add the step to the cases that it is another instance of, in place.
+
+    Args:
+        cases: so far.
+        at: the step.
+        kind: what it is.
+        diagnosis: of the step.
+        graphs: which graphs steps replay, by their positions: what is in one graph is not told of another key's.
 
     Returns:
         The culprits that no case has yet, for a case of their own; None if nothing is left to be told.
@@ -113,7 +126,9 @@ def merge(cases: list[Case], at: Planned, kind: Kind, diagnosis: Diagnosis) -> l
         if not named and alike and _names(diagnosis) <= _names(known.diagnosis):
             shared = {NOBODY: next(iter(one_fault_each(known.diagnosis.culprits)), NOBODY)}
         if shared:
-            cases[number] = _seen_at(known, at, shared)
+            its = (graphs or {}).get(at.index)
+            same = its is not None and its == (graphs or {}).get(known.at.index)
+            cases[number] = _seen_at(known, at, {} if same else shared)
             faults = {fault: some for fault, some in faults.items() if fault not in shared}
             if not faults:
                 return None

@@ -352,7 +352,7 @@ class Steps:
     def _file(self, at: Planned, kind: Kind, record: StepRecord, diagnosis: Diagnosis) -> None:
         backend = self.arms.backend.name
         if _VERDICTS[kind] == "finding":
-            culprits = merge(self.cases, at, kind, diagnosis)
+            culprits = merge(self.cases, at, kind, diagnosis, self.arms.found.graphs)
             if culprits is None:
                 return
             truth = self.subject.truth(at)

@@ -130,6 +130,8 @@ class _Draft:
         culprits = self.case.diagnosis.culprits
         bound = next((line for one in culprits if isinstance(line := one.notes.get("line"), Location)), None)
         location, related = places.told(launched or bound, bound is None and any(in_staging(one) for one in culprits))
+        if culprit is None and location is places.step:
+            location = None  # nobody is accused: a baseline knows it by its message
         return Finding(
             code=code,
             message=message,

@@ -293,4 +293,4 @@ class History:
     trials: tuple[Trial, ...] = ()
     not_checked: tuple[str, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
-    """"regions", "unnamed", "opaque parameters", "unreadable nodes", "bytes fingerprinted"..."""
+    """"graphs" (replayed), "regions", "unnamed", "opaque parameters", "unreadable nodes", "bytes fingerprinted"..."""

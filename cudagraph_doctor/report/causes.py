@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -10,8 +11,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from cudagraph_doctor.findings import Cause, Finding, Outcome, Proof, Report, Status
+from cudagraph_doctor.findings import Cause, Finding, Outcome, Proof, Report, Status, first_step
 from cudagraph_doctor.report import finding_text
+from cudagraph_doctor.report.sentences import counted
 from cudagraph_doctor.report.view import View
 from cudagraph_doctor.rules import RULES
 
@@ -24,7 +26,7 @@ _PROOF = {
 _LOOKED_AT = {
     "backend": "backend",
     "steps": "steps",
-    "graphs": "keys",
+    "graphs": "graphs replayed",
     "batch sizes": "batch sizes",
     "captures": "captures",
     "operations while a capture was open": "operations in captures",
@@ -44,6 +46,7 @@ def shown(report: Report, number: int, cause: Cause, view: View) -> RenderableTy
     """One root cause."""
     findings = report.findings
     leading = findings[cause.leading]
+    step = first_step(findings[position] for position in (cause.leading, *cause.others))
     rows = Table.grid(padding=(0, 2))
     rows.add_column(min_width=8)
     rows.add_column(overflow="fold")
@@ -63,7 +66,7 @@ def shown(report: Report, number: int, cause: Cause, view: View) -> RenderableTy
     if cause.repro:
         rows.add_row("Repro", Text(cause.repro))
     rows.add_row("More", Text(f"cudagraph-doctor explain {leading.code}"))
-    return Group(finding_text.title(number, leading), Padding(rows, (0, 0, 0, 3)))
+    return Group(finding_text.title(number, replace(leading, step=step)), Padding(rows, (0, 0, 0, 3)))
 
 
 def wrong(finding: Finding) -> str:
@@ -113,7 +116,7 @@ def _told(outcome: Outcome) -> str:
         if isinstance(value, list):
             parts.append(f"{words} {', '.join(map(str, value))}")
         elif value is not None and (value or key not in ("unnamed",)):
-            parts.append(f"{words} {value}" if isinstance(value, str) else f"{value} {words}")
+            parts.append(f"{words} {value}" if isinstance(value, str) else counted(value, words))
     return "; ".join([*parts, f"{outcome.seconds:.1f} s"])
 
 

@@ -8,6 +8,18 @@ from cudagraph_doctor.findings import Accepted, Finding, Outcome, Proof, Report,
 from cudagraph_doctor.report import paths
 from cudagraph_doctor.rules import RULES
 
+_BEHIND_A_NOUN = ("of", "in", "that", "while", "read", "compared", "replayed", "without")
+
+
+def counted(number: int, things: str) -> str:
+    """`3 captures compared`, `1 capture compared`: `things` is in the plural."""
+    words = things.split()
+    if number == 1 and words:
+        noun = next((at for at, word in enumerate(words) if word in _BEHIND_A_NOUN), len(words)) - 1
+        plural = words[noun]
+        words[noun] = plural.removesuffix("es") if plural.endswith("sses") else plural.removesuffix("s")
+    return " ".join([str(number), *words])
+
 
 def title(code: str) -> str:
     """`CGD101 frozen-in-graph`."""
@@ -49,7 +61,7 @@ def acceptance(accepted: Accepted) -> str:
 
 def summary(outcome: Outcome) -> str:
     """`diff: passed; 24 steps, 3 graphs`: what became of the check and what it looked at, or why it did not."""
-    numbers = ", ".join(f"{value} {key}" for key, value in outcome.checked.items() if _is_number(value))
+    numbers = ", ".join(counted(value, key) for key, value in outcome.checked.items() if _is_number(value))
     if outcome.coverage is not None:
         numbers += f"{', ' if numbers else ''}{outcome.coverage:.0%} of what was to be judged"
     parts = [f"{outcome.check}: {outcome.status.value}", outcome.reason.rstrip("."), numbers, outcome.fix.rstrip(".")]

@@ -18,6 +18,7 @@ from cudagraph_doctor.findings import Finding, Outcome, Proof, Report, Severity,
 from cudagraph_doctor.report import audit, buckets, causes, finding_text, gate
 from cudagraph_doctor.report.layout import lay_out
 from cudagraph_doctor.report.printable import all_printable
+from cudagraph_doctor.report.sentences import counted
 from cudagraph_doctor.report.view import View
 from cudagraph_doctor.rules import RULES, Rule
 
@@ -159,7 +160,9 @@ def _verdict(report: Report) -> Text:
     ends = "; ".join([*(f"{_listed(those)}: {reason}" for reason, those in checks.items()), *unmet])
     if counts[Severity.ERROR] or counts[Severity.WARNING]:
         found = _root_causes(counting) if _is_checkup(report) else _listed(said)
-        text = Text(f"Found {found}: {_in_short(_worst(counting).message)}", "bold red")
+        others = sum(finding.severity is not Severity.NOTE for finding in counting) - 1
+        more = f" And {others} more: see below." if others else ""
+        text = Text(f"Found {found}: {_in_short(_worst(counting).message)}{more}", "bold red")
         if ends:
             text.append(f"\nThe run is incomplete, there may be more: {ends}")
         return text
@@ -272,7 +275,7 @@ def _indented(text: str) -> Padding:
 
 def _in_numbers(checked: dict[str, Any], limit: int | None = None) -> str:
     """`12 steps, 3 graphs, batch sizes 1, 3, 4`; with a limit, that many of the plain numbers."""
-    counts = [f"{value} {key}" for key, value in checked.items() if isinstance(value, int)]
+    counts = [counted(value, key) for key, value in checked.items() if isinstance(value, int)]
     if limit is not None:
         return " and ".join(counts[:limit])
     others = [f"{key} {_value(value)}" for key, value in checked.items() if not isinstance(value, int)]

@@ -42,6 +42,16 @@ def test_facts_of_both_checks_are_told_in_order(make: Make) -> None:
     ]
 
 
+def test_what_is_told_of_the_first_step_is_of_the_check_that_saw_it(make: Make) -> None:
+    hint = "right until step 1: something that changes then"
+    diff = make("CGD101", step=1, replayed_against_eager="up to 9 of 9", first_bad_step_hint=hint)
+    inputs = make("CGD320", step=0, effect="up to 1 of 9")
+    told = list(evidence([("inputs", inputs), ("diff", diff)]))
+    assert told[0] == "the replay differs from eager from step 0 on: up to 1 of 9" and hint not in told
+    told = list(evidence([("diff", diff), ("inputs", make("CGD320", step=1, effect="up to 1 of 9"))]))
+    assert told[0] == "the replay differs from eager from step 1 on: up to 9 of 9" and hint in told
+
+
 def test_state_that_has_no_slots_is_told_as_it_is(make: Make) -> None:
     assert "wrong in memory: counter: other" in evidence([("diff", make("CGD102", state=["counter: other"]))])
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from cudagraph_doctor.checks import replay_inputs
+from cudagraph_doctor.checks import eager_diff, replay_inputs
 from cudagraph_doctor.findings import Outcome, Proof, Severity, Status, outcome_from_json, to_json
 from cudagraph_doctor.graph.backend import Backend
 from cudagraph_doctor.progress import Silent
@@ -241,7 +241,7 @@ def test_a_branch_is_told_by_the_line_that_one_of_the_captures_lacks(loop: type[
 class Scored:
     """An engine that scores rows by a temperature of each, hung up anew at every step."""
 
-    batch_sizes = (2, 4)
+    batch_sizes: tuple[int, ...] = (2, 4)
 
     def __init__(self, device: str) -> None:
         self.device = device
@@ -312,6 +312,27 @@ def test_what_each_step_puts_in_place_is_no_weight(
 def test_what_steps_leave_alone_until_it_is_another_is_a_weight(emulated: Backend) -> None:
     (found,) = looked_at(emulated, UpdatedTable).findings
     assert found.culprit and (found.code, found.culprit.kind, found.culprit.name) == ("CGD308", "weight", "table")
+
+
+class Padded(Scored):
+    """Three rows are served by the graph of four."""
+
+    batch_sizes = (2, 3, 4)
+
+    def recapture(self) -> None:
+        self.captured = {rows: self.capture(rows) for rows in (2, 4)}
+
+    def step(self, i: int, n: int) -> torch.Tensor:
+        return super().step(i, 4 if n == 3 and self.enabled else n)[:n]
+
+
+def test_a_graph_of_several_batch_sizes_is_one_graph_in_each_check(emulated: Backend) -> None:
+    outcome = looked_at(emulated, Padded)
+    assert [finding.code for finding in outcome.findings] == ["CGD305"]
+    assert outcome.findings[0].evidence["also_in"] == ["graph 2"]
+    with emulated.installed():
+        other = eager_diff.run(Padded(emulated.device), emulated, Settings(check="diff", steps=4), Silent())
+    assert outcome.checked["graphs"] == other.checked["graphs"] == 2
 
 
 @pytest.mark.gpu

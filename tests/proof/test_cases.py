@@ -110,6 +110,16 @@ def test_what_nobody_could_be_accused_of_is_told_with_its_graphs() -> None:
     assert cases[0].also_in() == ["graph 16"]
 
 
+def test_a_graph_that_serves_several_keys_is_told_once() -> None:
+    known = case()
+    at = replace(known.at, index=5, step=5, key=3)
+    for other, told in ((0, []), (1, ["graph 3"])):
+        cases = [known]
+        graphs = {known.at.index: frozenset({0}), at.index: frozenset({other})}
+        assert merge(cases, at, Kind.FROZEN, Diagnosis(), graphs) is None
+        assert cases[0].also_in() == told and steps(cases) == [(3, 5)]
+
+
 def test_what_is_wrong_besides_is_told_where_it_is_met_first() -> None:
     cases, beside = [case()], Diagnosis(beside=[stale("bias", Cause.REBOUND)])
     assert merge(cases, AT, Kind.FROZEN, beside) == []

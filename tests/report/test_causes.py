@@ -57,7 +57,26 @@ def test_a_clean_one_says_what_was_looked_at(report: Report) -> None:
     )
     text = terminal.render(dataclasses.replace(report, outcomes=outcomes, causes=()), View(width=120))
     assert "Clean: nothing wrong was found" in text
-    assert "6 steps; 2 keys; batch sizes 1, 3, 4" in text
+    assert "6 steps; 2 graphs replayed; batch sizes 1, 3, 4" in text
+
+
+def test_a_fault_is_first_seen_where_the_first_check_sees_it(report: Report) -> None:
+    diff, inputs, buckets = report.outcomes
+    earlier = dataclasses.replace(inputs.findings[0], step=2)
+    told = dataclasses.replace(report, outcomes=(diff, dataclasses.replace(inputs, findings=(earlier,)), buckets))
+    assert "bucket 4, first at step 2" in terminal.render(joined(told), View(width=120))
+    later = dataclasses.replace(earlier, step=5)
+    told = dataclasses.replace(report, outcomes=(diff, dataclasses.replace(inputs, findings=(later,)), buckets))
+    assert "bucket 4, first at step 3" in terminal.render(joined(told), View(width=120))
+
+
+def test_the_first_sentence_says_that_there_are_more(report: Report) -> None:
+    diff, inputs, buckets = report.outcomes
+    [baked] = inputs.findings
+    other = dataclasses.replace(baked, code="CGD302", evidence={"places": [{"graph": "4", "node": 9, "parameter": 0}]})
+    told = dataclasses.replace(report, outcomes=(diff, dataclasses.replace(inputs, findings=(baked, other)), buckets))
+    text = terminal.render(joined(told), View(width=120))
+    assert "Found 2 root causes: `slots` is never refreshed. And 1 more: see below." in text
 
 
 def test_messages_are_cut_before_their_particulars(report: Report) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from cudagraph_doctor.findings import Accepted, Outcome, Proof, Report, Status
 from cudagraph_doctor.report import sentences
 
@@ -11,6 +13,23 @@ from cudagraph_doctor.report import sentences
 def test_title_of_a_known_and_of_a_newer_rule() -> None:
     assert sentences.title("CGD101") == "CGD101 frozen-in-graph"
     assert sentences.title("CGD999") == "CGD999"
+
+
+@pytest.mark.parametrize(
+    ("things", "one"),
+    [
+        ("steps", "1 step"),
+        ("captures compared", "1 capture compared"),
+        ("operations while a capture was open", "1 operation while a capture was open"),
+        ("addresses in nodes read", "1 address in nodes read"),
+        ("nodes that cannot be read", "1 node that cannot be read"),
+        ("unreadable nodes", "1 unreadable node"),
+        ("misses", "1 miss"),
+        ("unnamed", "1 unnamed"),
+    ],
+)
+def test_things_are_counted(things: str, one: str) -> None:
+    assert (sentences.counted(1, things), sentences.counted(0, things)) == (one, f"0 {things}")
 
 
 def test_a_suspicion_is_called_one(found: Report) -> None:
