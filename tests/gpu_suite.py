@@ -1,22 +1,26 @@
 """Run every test that needs a GPU, group by group, and print a short table: `python tests/gpu_suite.py [group...]`.
 
 Each group has processes of its own, so a group that loses its CUDA context takes nothing else along; groups of a round
-run side by side. A skipped test counts as a failure here: on a GPU machine nothing may be
-left out. `--log FOLDER` keeps pytest's output.
+run side by side. A skipped test counts as a failure here: on a GPU machine nothing may be left out. A group that is
+stopped shows what it had found so far. `--log FOLDER` keeps pytest's output, and each test's in GROUP.jsonl.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFORMANCE = ("tests/graph/test_conformance.py",)
@@ -90,34 +94,51 @@ class Row:
     details: tuple[str, ...] = ()
 
 
-def run(group: str, timeout_s: float, log: Path | None) -> Row:
-    """Run one group; one that crashes or hangs counts as one failure."""
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
-        if group in WORKERS and importlib.util.find_spec("xdist"):
-            command += ["-n", str(WORKERS[group])]
-        started = time.perf_counter()
+def run(group: str, timeout_s: float, log: Path) -> Row:
+    """Run one group; what crashes or hangs counts as one failure more."""
+    events = log / f"{group}.jsonl"
+    command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider", f"--report-log={events}"]
+    if group in WORKERS and importlib.util.find_spec("xdist"):
+        command += ["-n", str(WORKERS[group])]
+    started = time.perf_counter()
+    output = log / f"{group}.txt"
+    with output.open("wb") as file:
+        process = subprocess.Popen(
+            [*command, *GROUPS[group]], cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+        )
         try:
-            done = subprocess.run(
-                [*command, *GROUPS[group]], cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False
-            )
-            output = done.stdout + done.stderr
-        except subprocess.TimeoutExpired as stopped:
-            output = f"{stopped.stdout or b''!r}\nstopped after {timeout_s:g} s"
-        seconds = time.perf_counter() - started
-        if log:
-            (log / f"{group}.txt").write_text(output)
-        if not report.exists():
-            return Row(group, 0, 1, 0, seconds, (output[-1000:],))
-        cases = list(ET.parse(report).getroot().iter("testcase"))
-    failed = [c for c in cases if c.find("failure") is not None or c.find("error") is not None]
-    skipped = [c for c in cases if c.find("skipped") is not None]
-    details = []
-    for case in (*failed, *skipped):
-        what = next(child for child in case if child.tag in ("failure", "error", "skipped"))
-        details.append(f"{what.tag}: {case.get('classname')}::{case.get('name')}: {(what.get('message') or '')[:200]}")
-    return Row(group, len(cases) - len(failed) - len(skipped), len(failed), len(skipped), seconds, tuple(details))
+            ended = f"pytest ended with {process.wait(timeout_s)}"
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # its workers, too
+            ended = f"stopped after {timeout_s:g} s"
+    seconds = time.perf_counter() - started
+    outcomes = dict(_outcomes(events)) if events.exists() else {}
+    by_outcome = {name: [told for told in outcomes.values() if told[0] == name] for name in ("failed", "skipped")}
+    details = [f"{outcome}: {test}: {message[:200]}" for test, (outcome, message) in outcomes.items() if message]
+    failed, skipped = len(by_outcome["failed"]), len(by_outcome["skipped"])
+    passed = len(outcomes) - failed - skipped
+    if process.returncode != (1 if failed else 0):
+        details.append(f"{ended}: {output.read_text(errors='replace')[-1000:]}")
+        failed += 1
+    return Row(group, passed, failed, skipped, seconds, tuple(details))
+
+
+def _outcomes(events: Path) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Each test's outcome and message, from a log of pytest-reportlog; what came last of a test overrides."""
+    passed = ("passed", "")
+    for line in events.read_text().splitlines():
+        event = json.loads(line)
+        if event["$report_type"] == "TestReport" and (event["outcome"], event["when"]) != ("passed", "setup"):
+            told = passed if event["outcome"] == "passed" else (event["outcome"], _message(event["longrepr"]))
+            if event["when"] == "call" or told != passed:
+                yield event["nodeid"], told
+
+
+def _message(longrepr: Any) -> str:
+    """One line of why a test failed or was skipped."""
+    if isinstance(longrepr, dict):
+        return " ".join(str((longrepr["reprcrash"] or {}).get("message", "")).split()) or "no message"
+    return " ".join(str(longrepr[-1] if isinstance(longrepr, list) else longrepr).split()[-40:])
 
 
 def main() -> int:
@@ -130,10 +151,13 @@ def main() -> int:
     groups = options.groups or list(GROUPS)
     started = time.perf_counter()
     rows: list[Row] = []
-    for together in ROUNDS:
-        with ThreadPoolExecutor() as pool:
-            asked = [group for group in together if group in groups]
-            rows += pool.map(lambda group: run(group, options.timeout, options.log), asked)
+    with tempfile.TemporaryDirectory() as folder:
+        log = options.log or Path(folder)
+        log.mkdir(parents=True, exist_ok=True)
+        for together in ROUNDS:
+            with ThreadPoolExecutor() as pool:
+                asked = [group for group in together if group in groups]
+                rows += pool.map(lambda group: run(group, options.timeout, log), asked)
     for row in rows:
         print(*(f"  {row.group}: {detail}" for detail in row.details), sep="\n", end="\n" if row.details else "")
     commit = subprocess.run(
