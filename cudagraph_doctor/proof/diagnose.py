@@ -137,7 +137,9 @@ class Doctor:
         """
         scene = look(self._arms, at)
         now = look(self._arms, at, Arm.FRESH)
-        truth = {**self._arms.truth(at), **host_inputs.in_tensors(self._arms, at, scene.captured)}
+        truth = dict(self._arms.truth(at))
+        if bad.level is Level.LARGE:
+            truth |= host_inputs.in_tensors(self._arms, at, scene.captured)
         remedies = [*moved_remedies(scene), *input_remedies(scene, truth, at, known_names=True)]
         if frozen:
             remedies += tail_remedies(scene, now.contents, at)
@@ -275,7 +277,9 @@ class Doctor:
 
     def _try_more(self, bad: Bad, heals: Callable[[Result], bool], found: Diagnosis) -> None:
         trial = self._trial(bad.at, found, heals)
-        more = [*self._more(bad), *host_inputs.left_out(self._arms, bad.at)]
+        more = list(self._more(bad))
+        if bad.gap.level is Level.LARGE:
+            more += host_inputs.left_out(self._arms, bad.at)
         found.culprits = first_healer([remedy for remedy in more if remedy.capture is None], trial)
         if not found.culprits:  # last: an engine's graphs are replaced by it
             found.culprits = self._recaptured(bad.at, [r for r in more if r.capture is not None], trial, heals)
