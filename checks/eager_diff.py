@@ -75,7 +75,7 @@ class _Diff:
         settings = self.settings
         plan, compared = planned(self.subject, settings)
         try:
-            discover(self.arms, compared, self.progress, _RUNS)
+            discover(self.arms, compared, self.progress, _RUNS, settings.tolerances)
             replaced = state_replaced(self.arms, compared, HORIZON, settings.tolerances)
             if replaced is not None:
                 return self._state_lost(compared, replaced)

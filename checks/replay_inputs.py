@@ -87,7 +87,7 @@ class _Inputs:
         steps = Steps(self.subject, self.arms, self.danger, self.settings, Suspects(self.arms, served))
         watched = Watched()
         try:
-            discover(self.arms, served, self.progress, _RUNS)
+            discover(self.arms, served, self.progress, _RUNS, self.settings.tolerances)
             self.progress.stage("what replays read", len(served))
             self.progress.stage("copies", 1)
             early = handover_findings(self.arms, served, self.progress)

@@ -116,11 +116,15 @@ class Arms:
 
     # what is state
 
-    def discover(self, plan: Sequence[Planned]) -> Discovery:
+    def discover(self, plan: Sequence[Planned], first: Callable[[Any], object] = lambda _outputs: None) -> Discovery:
         """Play the plan eagerly from reset, twice, and note what it changes and whether reset() brings it back.
 
         State is memory that is there all the time. What a step allocates anew and hangs into an object moves that
         object: such a target is rewound by reset and replay, as one whose counters move.
+
+        Args:
+            plan: the steps.
+            first: told what the first one puts out, before anything else is run.
         """
         subject, found = self.subject, self.found
         named = self._walk(subject.roots()).tensors.values()
@@ -128,8 +132,11 @@ class Arms:
         subject.reset()
         start = self._host()
         # the first pass also allocates what is allocated lazily, so the second one starts with all memory in place
-        for at in plan:
-            subject.eager(at)
+        for number, at in enumerate(plan):
+            outputs = subject.eager(at)
+            if number == 0:
+                first(outputs)
+            del outputs
         subject.reset()
         host = self._host()
         # what is made on first use (a cache that was None) is gone from the host values: that is no leftover

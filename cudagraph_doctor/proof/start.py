@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cudagraph_doctor import contract
+from cudagraph_doctor import contract, tree
 from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.findings import Step
-from cudagraph_doctor.given_names import reserved_rows
+from cudagraph_doctor.given_names import check_tolerances, reserved_rows
 from cudagraph_doctor.graph.backend import Backend
 from cudagraph_doctor.progress import Progress
 from cudagraph_doctor.proof.arms import Arms
@@ -60,7 +60,9 @@ def without_graph(plan: Sequence[Planned]) -> list[Step]:
     ]
 
 
-def discover(arms: Arms, plan: Sequence[Planned], progress: Progress, runs: int) -> None:
+def discover(
+    arms: Arms, plan: Sequence[Planned], progress: Progress, runs: int, tolerances: Iterable[str] = ()
+) -> None:
     """Find the state, say what is to come, and capture.
 
     Args:
@@ -68,13 +70,14 @@ def discover(arms: Arms, plan: Sequence[Planned], progress: Progress, runs: int)
         plan: the steps that a graph serves.
         progress: told what is done.
         runs: how often a clean step will be run, for the estimate.
+        tolerances: names of outputs that the user gave tolerances for.
 
-    Raises Inconclusive if there is no memory for copies of the state.
+    Raises Inconclusive if there is no memory for copies of the state, UsageError if there is no such output.
     """
     subject, backend = arms.subject, arms.backend
     progress.stage("finding the state", 3)
     progress.advance("eager steps")
-    found = arms.discover(plan)
+    found = arms.discover(plan, lambda outputs: check_tolerances(tolerances, tree.leaves(outputs)))
     reserved_rows(subject.reserved(), arms.look_around())  # a name that leads nowhere is refused early
     each, state = found.step_seconds, sum(e.bytes for e in found.state)
     progress.say(

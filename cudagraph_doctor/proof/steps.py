@@ -13,7 +13,7 @@ import torch
 
 from cudagraph_doctor.errors import Inconclusive, TargetError
 from cudagraph_doctor.findings import Finding, Step
-from cudagraph_doctor.given_names import check_tolerances, reserved_rows
+from cudagraph_doctor.given_names import reserved_rows
 from cudagraph_doctor.proof import places
 from cudagraph_doctor.proof.arms import UNNAMED, Arm, Arms, Result, same_state
 from cudagraph_doctor.proof.cases import Case, merge
@@ -118,8 +118,6 @@ class Steps:
                 seen=f"leaves of type {', '.join({type(leaf).__name__: None for leaf in eager.outputs.values()})}",
                 fix="return the step's outputs: a tensor, or tensors in a dict, a list or a dataclass",
             )
-        if not self.played:
-            check_tolerances(self._settings.tolerances, eager.outputs)
         eager_again, replayed = arms.run(Arm.EAGER, at), arms.run(Arm.REPLAYED, at)
         if not self.subject.has_replayed(at):
             reason = "the step replayed no graph"

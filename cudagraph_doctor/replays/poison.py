@@ -294,14 +294,14 @@ def survey(target: object, backend: Backend, settings: Settings, progress: Progr
         progress: told what is done. No suspicion is left there: a poisoned replay that fails is nobody's fault.
 
     Raises:
-        UsageError: memory is shared with peers.
+        UsageError: memory is shared with peers; a tolerance is given for an output that there is not.
         DoctorError: the target does not keep the contract, or cannot be captured.
     """
     subject = subject_of(target, backend)
     refuse_peers(subject)
     _, served = planned(subject, settings)
     arms = Arms(subject, backend)
-    discover(arms, served, progress, _RUNS)
+    discover(arms, served, progress, _RUNS, settings.tolerances)
     progress.stage("poisoned inputs", len(served))
     seen = Survey(arms, served)
     seen.run(progress)

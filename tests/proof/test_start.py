@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from cudagraph_doctor.errors import Inconclusive
+from cudagraph_doctor.errors import Inconclusive, UsageError
 from cudagraph_doctor.graph.emulated import EmulatedBackend
 from cudagraph_doctor.proof.arms import Arms
 from cudagraph_doctor.proof.start import discover, planned, subject_of, without_graph
@@ -56,6 +56,18 @@ def test_steps_without_a_graph_are_told_apart() -> None:
         assert (step.rows, step.verdict) == (3, "inconclusive") and "above the largest bucket" in step.detail["reason"]
         with pytest.raises(Inconclusive, match="no step of the plan is served by a graph"):
             planned(subject, Settings(check="diff", batch_sizes=(3,), steps=1))
+
+
+def test_an_output_that_nobody_puts_out_is_refused_after_one_step() -> None:
+    backend = EmulatedBackend()
+    with backend.installed(), torch.no_grad():
+        loop = Loop(backend.device)
+        subject = subject_of(loop, backend)
+        _, served = planned(subject, Settings(check="diff", steps=2))
+        with pytest.raises(UsageError, match='"logit", which the step does not put out'):
+            discover(Arms(subject, backend), served, Told(), 3, ("", "logit"))
+        once = loop.next_inputs(served[0].step, served[0].rows)
+        assert torch.equal(loop.seen[: len(once)], once), "no second step was run"
 
 
 def test_the_estimate_comes_first_and_too_little_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
