@@ -24,8 +24,15 @@ from cudagraph_doctor.proof.danger import Danger
 from cudagraph_doctor.proof.engine import EngineSubject
 from cudagraph_doctor.proof.free_run import free_run_findings
 from cudagraph_doctor.proof.loop import LoopSubject
-from cudagraph_doctor.proof.notes import reset_finding
-from cudagraph_doctor.proof.replaced import Replaced, state_replaced
+from cudagraph_doctor.proof.notes import kept_only_by_steps, moved_by_staging, reset_finding
+from cudagraph_doctor.proof.replaced import (
+    By,
+    Replaced,
+    bound_by_one_side,
+    bound_by_staging,
+    bound_by_steps,
+    state_replaced,
+)
 from cudagraph_doctor.proof.start import discover, planned, subject_of, without_graph
 from cudagraph_doctor.proof.steps import HORIZON, Steps
 from cudagraph_doctor.proof.subject import Planned
@@ -93,6 +100,8 @@ class _Diff:
             return self._failed(compared, danger, error)
         self.steps.played += without_graph(plan)
         findings = self._findings()
+        if not any(finding.severity.rank > 0 and finding.culprit for finding in findings):
+            findings = self._one_sided(compared, findings)
         # what forced steps have shown already would show again when they run freely
         if not any(finding.code in ("CGD101", "CGD102", "CGD103") for finding in findings):
             self.progress.stage("free running", 1)
@@ -115,6 +124,23 @@ class _Diff:
         self.subject.not_checked.append(f"all other steps, as long as `{found.names[0]}` is put in another's place")
         staging = places.staging(self.subject.target)
         return self._summed_up(plan, [replaced_finding(found, staging, self.backend.name), *self._findings()])
+
+    def _one_sided(self, plan: list[Planned], findings: list[Finding]) -> list[Finding]:
+        """The findings, with what is put in another's place by eager steps, or by graph steps, alone."""
+        found = bound_by_one_side(self.arms, plan, HORIZON, self.settings.tolerances)
+        kept = [name for name in bound_by_steps(self.arms) if found is None or name not in found.names]
+        if kept:
+            self.subject.not_checked.append(kept_only_by_steps(kept))
+        if found is None:
+            moved = bound_by_staging(self.arms)
+            if moved and any(finding.code == "CGD001" for finding in findings):
+                self.subject.not_checked.append(moved_by_staging(moved))
+            return findings
+        if not self.settings.values:
+            found = replace(found, differences=tuple(without_values(found.differences)))
+        told = replaced_finding(found, places.staging(self.subject.target), self.backend.name)
+        # eager steps that read what a graph step has put there do not repeat
+        return [told, *(f for f in findings if f.code != "CGD001" or found.by is By.STEP)]
 
     def _findings(self) -> list[Finding]:
         findings = []

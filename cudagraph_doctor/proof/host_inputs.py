@@ -1,8 +1,8 @@
 """Numbers and other host values of `next_inputs`: a graph reads none of them, so staging has to write them somewhere.
 
 Where it writes them nowhere, or not into the tensor that stands for one, the graph goes on with what the static inputs
-had at its capture. That may be right: a bound that holds for all steps. So they are no suspects for rounding, which other
-shapes bring about or take away.
+had at its capture. That may be right: a bound that holds for all steps. So they are no suspects for rounding, which
+other shapes bring about or take away.
 """
 
 from __future__ import annotations

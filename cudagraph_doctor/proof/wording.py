@@ -19,7 +19,7 @@ from cudagraph_doctor.proof.diagnose import Diagnosis
 from cudagraph_doctor.proof.places import Places
 from cudagraph_doctor.proof.ranges import graphs_too
 from cudagraph_doctor.proof.repair import Cause, Remedy, in_staging
-from cudagraph_doctor.proof.replaced import Replaced
+from cudagraph_doctor.proof.replaced import By, Replaced
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.proof.verdict import Gap, Kind
 from cudagraph_doctor.rules import RULES
@@ -349,18 +349,29 @@ def failing_replay(at: Planned, moved: Sequence[str], places: Places, backend: s
 
 def replaced_finding(found: Replaced, staging: Location | None, backend: str) -> Finding:
     """A graph step puts another tensor in the place of state."""
-    names = ", ".join(f"`{name}`" for name in found.names)
+    names = ", ".join(f"`{name}`" for name in found.names[:5])
     effect = "; ".join(map(str, found.differences[:3]))
+    later = f"step {found.later.step}, run eagerly"
+    moved = f"{names} is another tensor by now than the one that graph {found.at.key} captured: staging step "
+    what = {
+        By.STAGING_OF_STATE: f"{moved}{found.at.step} put it there, so the graph's writes do not reach {later} "
+        f"({effect}).",
+        By.STAGING: f"{moved}{found.at.step} put it there, and {later}, reads it, while the graph reads the old one "
+        f"({effect}).",
+        By.STEP: f"{names} is another tensor after each eager step, and no replay of graph {found.at.key} puts one "
+        f"there: what it writes at step {found.at.step} does not reach {later} ({effect}).",
+    }[found.by]
+    location = found.line or staging
+    has = "reads" if found.by is By.STAGING else "wrote"
     return Finding(
         "CGD101",
-        f"{names} is another tensor by now than the one that graph {found.at.key} captured: staging step "
-        f"{found.at.step} put it there, so the graph's writes do not reach step {found.later.step}, run eagerly "
-        f"({effect}).",
+        what,
         RULES["CGD101"].severity,
         Proof.CONFIRMED if found.healed else Proof.MEASURED,
         _FIXES[Cause.REBOUND].format(last=found.names[0].rpartition(".")[2]),
-        culprit=Culprit("state", found.names[0]),
-        location=staging,
+        culprit=Culprit("buffer" if found.by is By.STAGING else "state", found.names[0]),
+        location=location,
+        related=(staging,) if found.by is not By.STEP and staging and staging is not location else (),
         step=found.at.step,
         key=str(found.at.key),
         backend=backend,
@@ -368,6 +379,6 @@ def replaced_finding(found: Replaced, staging: Location | None, backend: str) ->
             "cause": Cause.REBOUND.value,
             "control": "the same steps in a row, all of them eagerly, twice: equal",
             "names": list(found.names[:16]),
-            **({"healed_by": f"copying what the graph wrote to where {names} is now"} if found.healed else {}),
+            **({"healed_by": f"copying what the graph {has} to where {names} is now"} if found.healed else {}),
         },
     )

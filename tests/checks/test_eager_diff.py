@@ -569,7 +569,10 @@ def test_a_number_that_staging_need_not_set_is_no_fault(make: Make, diff: Callab
         Counters.update(self, static, {name: fresh[name] for name in ("x", "slots")})
         static["scale"].fill_(fresh["scale"])
 
-    twins = {"filled": {"static_inputs": static_inputs, "update": update}, "unused": {"forward": Counters.forward}}
+    twins: dict[str, dict[str, Any]] = {
+        "filled": {"static_inputs": static_inputs, "update": update},
+        "unused": {"forward": Counters.forward},
+    }
     outcome = diff(make(**scaled(**twins[how])), 2, 1, 2)
     assert (outcome.status, outcome.findings) == (Status.PASSED, ())
 
@@ -655,6 +658,66 @@ def test_a_step_that_writes_in_place_or_keeps_what_nobody_reads(
     make: Make, diff: Callable[..., Outcome], forward: Callable[[Any, Inputs], Inputs]
 ) -> None:
     outcome = diff(make(forward=forward, next_inputs=accumulating), 2, 1, 2)
+    assert (outcome.status, outcome.findings) == (Status.PASSED, ())
+    said = [text for text in outcome.not_checked if text.startswith("the memory of `last`")]
+    assert len(said) == (forward is keeping), "what each step binds anew is no memory that could be compared"
+
+
+def test_what_the_step_keeps_for_later_eager_steps_is_named(make: Make, diff: Callable[..., Outcome]) -> None:
+    def forward(self: Any, inputs: Inputs) -> Inputs:
+        kept = 0 if torch.cuda.is_current_stream_capturing() or self.graphs_only else self.kept
+        self.kept = self.kept + inputs["x"].sum()
+        return {"y": inputs["x"] + kept}
+
+    def reset(self: Any) -> None:
+        self.kept = torch.zeros(1, device=self.device)
+
+    finding = diff(make(forward=forward, reset=reset, kept=torch.zeros(1), graphs_only=False)).findings[0]
+    assert (finding.code, finding.proof) == ("CGD101", Proof.CONFIRMED)
+    assert finding.culprit is not None and (finding.culprit.kind, finding.culprit.name) == ("state", "kept")
+    assert "is another tensor after each eager step, and no replay of graph 2 puts one there" in finding.message
+    assert finding.location is not None and finding.location.code == 'self.kept = self.kept + inputs["x"].sum()'
+    assert diff(make(forward=forward, reset=reset, kept=torch.zeros(1), graphs_only=True)).findings == ()
+
+
+def reloading(step: int, restored: bool = True) -> dict[str, Any]:
+    """From a step on, staging puts another weight in place; reset() brings the first one back, if `restored`."""
+
+    def update(self: Any, static: Inputs, fresh: Inputs) -> None:
+        Counters.update(self, static, fresh)
+        self.weight = self.weight + float(fresh["x"][0] > step)
+
+    def forward(self: Any, inputs: Inputs) -> Inputs:
+        return {"y": Counters.forward(self, inputs)["y"] * self.weight}
+
+    def reset(self: Any) -> None:
+        Counters.reset(self)
+        if restored:
+            self.weight = torch.full((1,), 3.0, device=self.device)
+
+    return {"update": update, "forward": forward, "reset": reset, "weight": torch.full((1,), 3.0)}
+
+
+def test_a_weight_that_staging_replaces_at_each_step_is_named(make: Make, diff: Callable[..., Outcome]) -> None:
+    outcome = diff(make(**reloading(0)), 2, 1, 2)
+    finding = only(outcome)
+    assert (outcome.status, finding.code, finding.proof) == (Status.FOUND, "CGD101", Proof.CONFIRMED)
+    assert finding.culprit is not None and finding.culprit.name == "weight"
+    assert "reads it, while the graph reads the old one (y: " in finding.message
+    assert finding.location is not None and finding.location.code.startswith("self.weight = self.weight + ")
+    assert [place.role for place in finding.related] == ["staged"]
+    hidden = only(diff(make(**reloading(0)), 2, 1, 2, values=False))
+    assert hidden.fingerprint == finding.fingerprint
+
+
+def test_a_weight_that_reset_does_not_bring_back_is_said(make: Make, diff: Callable[..., Outcome]) -> None:
+    outcome = diff(make(**reloading(0, restored=False)), 2, 1, 2)
+    assert outcome.status is Status.INCONCLUSIVE
+    assert any(text.startswith("steps that read `weight`: staging puts another") for text in outcome.not_checked)
+
+
+def test_a_weight_that_staging_replaces_by_its_like_is_no_fault(make: Make, diff: Callable[..., Outcome]) -> None:
+    outcome = diff(make(**reloading(99)), 2, 1, 2)
     assert (outcome.status, outcome.findings) == (Status.PASSED, ())
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
 from cudagraph_doctor.findings import Severity
 from cudagraph_doctor.proof.compare import Difference, Level
 from cudagraph_doctor.proof.notes import (
     MADE_UP_PADDING,
+    kept_only_by_steps,
+    moved_by_staging,
     numerics_note,
     reset_finding,
     reset_not_in_place,
@@ -46,6 +50,12 @@ def test_eager_that_does_not_repeat_is_a_note() -> None:
     assert note.message.startswith("Eager differs from eager at step 3 with 2 rows: logits")
     once = unknown_note(AT, StepRecord(replayed=LARGE), "cuda")
     assert once.message.startswith("What differed at step 3 with 2 rows did not at each repetition: logits")
+
+
+@pytest.mark.parametrize("said", [kept_only_by_steps, moved_by_staging])
+def test_what_is_put_in_anothers_place_names_five(said: Callable[[Sequence[str]], str]) -> None:
+    assert "`a`, `b`, `c`, `d`, `e` and 2 more" in said([*"abcdefg"])
+    assert "`a`, `b`:" in said([*"ab"])
 
 
 def test_an_incomplete_reset_names_five() -> None:

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 
 from cudagraph_doctor.proof.arms import Arms
 from cudagraph_doctor.proof.compare import Level
-from cudagraph_doctor.proof.replaced import Replaced, state_replaced
+from cudagraph_doctor.proof.replaced import (
+    By,
+    Replaced,
+    bound_by_one_side,
+    bound_by_staging,
+    bound_by_steps,
+    state_replaced,
+)
 from cudagraph_doctor.proof.subject import Planned
 
 Inputs = dict[str, torch.Tensor]
@@ -108,3 +116,93 @@ def test_what_the_graph_wrote_does_not_heal_all(loop_target: Target, arms_of: Ma
     target = loop_target(update=update, next_inputs=same_slots, forward=forward, reset=reset, staged=0)
     found = shown(*arms_of(target, 2, 1, 2))
     assert found is not None and not found.healed
+
+
+# tensors other than state, and state that eager steps replace
+
+
+def reloading(self: Any, static: Inputs, fresh: Inputs) -> None:
+    """Staging that puts another weight in place where a batch has one row."""
+    staged(self, static, fresh)
+    if len(fresh["x"]) == 1:
+        self.weight = self.weight + 1
+        self.seen = fresh["x"]
+
+
+def start(self: Any) -> None:
+    """Back to the first weight as well."""
+    self.cache.zero_()
+    self.weight = torch.full((2,), 3.0, device=self.device)
+
+
+def one_sided(arms: Arms, plan: list[Planned]) -> Replaced | None:
+    return bound_by_one_side(arms, plan, 6, {})
+
+
+def test_a_weight_that_staging_replaces(loop_target: Target, arms_of: MakeArms) -> None:
+    target = loop_target(update=reloading, next_inputs=same_slots, reset=start, seen=torch.zeros(1))
+    arms, plan = arms_of(target, 2, 1, 2, 1)
+    assert set(bound_by_staging(arms)) >= {"weight", "seen"} and shown(arms, plan) is None
+    found = one_sided(arms, plan)
+    assert found is not None and found.healed
+    assert (found.names, found.at, found.later, found.by) == (("weight",), plan[1], plan[2], By.STAGING)
+    assert found.line is not None and found.line.code == "self.weight = self.weight + 1"
+
+
+def test_a_weight_that_is_replaced_by_its_like_does_no_harm(loop_target: Target, arms_of: MakeArms) -> None:
+    def update(self: Any, static: Inputs, fresh: Inputs) -> None:
+        staged(self, static, fresh)
+        self.weight = self.weight.clone()
+
+    arms, plan = arms_of(loop_target(update=update, next_inputs=same_slots, reset=start), 2, 1, 2)
+    assert "weight" in bound_by_staging(arms) and one_sided(arms, plan) is None
+
+
+def keeping(reads: bool) -> Callable[[Any, Inputs], Inputs]:
+    """A step that keeps what it put out; eager ones look at what was kept, if `reads`."""
+
+    def forward(self: Any, inputs: Inputs) -> Inputs:
+        y = inputs["x"] + 1
+        kept = 0 if torch.cuda.is_current_stream_capturing() or not reads else self.kept.sum()
+        self.kept = self.kept + y.sum()
+        return {"y": y + kept}
+
+    return forward
+
+
+def forget(self: Any) -> None:
+    """Nothing kept."""
+    self.kept = torch.zeros(1, device=self.device)
+
+
+def test_state_that_only_eager_steps_put_in_place(loop_target: Target, arms_of: MakeArms) -> None:
+    target = loop_target(forward=keeping(True), next_inputs=same_slots, reset=forget, kept=torch.zeros(1))
+    arms, plan = arms_of(target, 2, 2, 2)
+    assert bound_by_steps(arms) == ["kept"]
+    found = one_sided(arms, plan)
+    assert found is not None and found.healed
+    assert (found.names, found.at, found.later, found.by) == (("kept",), plan[0], plan[1], By.STEP)
+    assert found.line is not None and found.line.code == "self.kept = self.kept + y.sum()"
+
+
+def test_what_steps_keep_and_nobody_reads_is_no_fault(loop_target: Target, arms_of: MakeArms) -> None:
+    target = loop_target(forward=keeping(False), next_inputs=same_slots, reset=forget, kept=torch.zeros(1))
+    arms, plan = arms_of(target, 2, 2, 2)
+    assert bound_by_steps(arms) == ["kept"] and one_sided(arms, plan) is None
+
+
+def test_what_was_written_to_for_it_is_put_back(loop_target: Target, arms_of: MakeArms) -> None:
+    target = loop_target(update=reloading, next_inputs=same_slots, reset=start, seen=torch.zeros(1))
+    arms, plan = arms_of(target, 2, 1, 2, 1)
+    captured = arms.subject.held(plan[1])[0].tensors["weight"]
+    before = captured.clone()
+    assert one_sided(arms, plan) is not None and torch.equal(captured, before)
+
+
+def test_without_room_for_copies_nothing_is_tried(
+    loop_target: Target, arms_of: MakeArms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = loop_target(update=reloading, next_inputs=same_slots, reset=start, seen=torch.zeros(1))
+    arms, plan = arms_of(target, 2, 1, 2, 1)
+    monkeypatch.setattr(arms.backend, "free_bytes", lambda: 16)
+    assert one_sided(arms, plan) is None

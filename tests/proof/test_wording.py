@@ -19,7 +19,7 @@ from cudagraph_doctor.proof.diagnose import Diagnosis
 from cudagraph_doctor.proof.nodes import Unlike
 from cudagraph_doctor.proof.places import Places
 from cudagraph_doctor.proof.repair import Cause, Remedy
-from cudagraph_doctor.proof.replaced import Replaced
+from cudagraph_doctor.proof.replaced import By, Replaced
 from cudagraph_doctor.proof.state_diff import Place, StateDifference
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.proof.verdict import Gap, Kind, StepRecord
@@ -94,7 +94,7 @@ REPLACED = Replaced(("cache",), AT, Planned(4, 4, 2, 4), LARGE.outputs, True)
         *(explain(some, "emulated")[0] for some in LOUD),
         failing_replay(AT, [], Places(STAGING), "emulated"),
         failing_replay(AT, ["static.slots"], Places(STAGING), "emulated"),
-        replaced_finding(REPLACED, STAGING, "emulated"),
+        *(replaced_finding(replace(REPLACED, by=by), STAGING, "emulated") for by in By),
     ],
     ids=lambda finding: finding.message[:40],
 )
@@ -116,6 +116,26 @@ def test_replaced_state_is_named_with_its_proof() -> None:
     assert "`cache`" in finding.evidence["healed_by"] and "cache.copy_(new)" in finding.fix
     unhealed = replaced_finding(replace(REPLACED, healed=False), None, "emulated")
     assert unhealed.proof is Proof.MEASURED and "healed_by" not in unhealed.evidence
+
+
+@pytest.mark.parametrize(
+    ("by", "kind", "words", "related"),
+    [
+        (
+            By.STAGING,
+            "buffer",
+            "step 4, run eagerly, reads it, while the graph reads the old one (logits: 3",
+            (STAGING,),
+        ),
+        (By.STEP, "state", "no replay of graph 4 puts one there: what it writes at step 3 does not reach step 4", ()),
+    ],
+)
+def test_what_one_side_puts_in_place(by: By, kind: str, words: str, related: tuple[Location, ...]) -> None:
+    line = Location("/model.py", 7, "forward", role="bound")
+    finding = replaced_finding(replace(REPLACED, by=by, line=line), STAGING, "emulated")
+    assert words in finding.message and finding.culprit is not None and finding.culprit.kind == kind
+    assert (finding.location, finding.related) == (line, related)
+    assert replaced_finding(replace(REPLACED, by=by), STAGING, "emulated").location == STAGING
 
 
 # nothing heals
