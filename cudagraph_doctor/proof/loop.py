@@ -285,7 +285,7 @@ class LoopSubject:
         for generator in self.generators:
             graph.register_generator_state(generator)
         seen: list[LiveGraph] = []
-        before, named = self._walk(self.roots()), self.named()
+        before = self._walk(self.roots()).paths
         stream = torch.cuda.current_stream()
         try:
             with (
@@ -303,10 +303,8 @@ class LoopSubject:
                 traceback=blame.user_traceback(blame.first(error)),
             ) from error
         inputs = tree.tensors(static)
-        after = self._walk(self.roots())
-        # where the step itself has put another tensor in the place of one, the graph reads the one that was there
-        read = {**after.tensors, **before.tensors, **named, **inputs}
-        held = hold(seen[-1], read, inputs, {**after.paths, **before.paths}, left=after.paths)
+        around = self._walk(self.roots())
+        held = hold(seen[-1], {**around.tensors, **self.named(), **inputs}, inputs, around.paths, before)
         # the step's own values go with `values`; what update rebound to is in `static`, and held
         return _Capture(graph, static, outputs, held)
 

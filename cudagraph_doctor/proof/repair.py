@@ -309,11 +309,14 @@ def _padding(at: Planned) -> str:
 
 
 def moved_remedies(scene: Scene) -> list[Remedy]:
-    """What a name belongs to now, written into the memory that the graph captured for it."""
+    """What a name belongs to now, written into the memory that the graph captured for it.
+
+    Where the captured step has bound the name itself, that is the memory after it, or the one before.
+    """
     captured, inputs = scene.paths, scene.inputs
+    both = [(name, captured[name], tensor) for name, tensor in scene.moved.items()]
     found = []
-    for name, tensor in scene.moved.items():
-        old = captured[name]
+    for name, old, tensor in [*both, *((name, old, tensor) for name, (old, tensor) in scene.bound.items())]:
         buffer = corner(old, tensor)
         if buffer is None or buffer.dtype != tensor.dtype or same_bits(buffer, tensor):
             continue

@@ -18,7 +18,7 @@ from cudagraph_doctor.proof import binding
 from cudagraph_doctor.proof.arms import Arms, Result
 from cudagraph_doctor.proof.compare import Difference, Level, compare, same_bits, worst
 from cudagraph_doctor.proof.repair import corner
-from cudagraph_doctor.proof.subject import Held, Planned
+from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.settings import Tolerance
 from cudagraph_doctor.walk import walk
 
@@ -198,20 +198,16 @@ class _Trial:
     ) -> Iterator[bool]:
         """Run the step by its graph, which starts from the state as it is: what earlier ones did is taken back."""
         held = self._arms.subject.held(self._at)
-        reads = {name: tensor for one in held for name, tensor in one.paths.items()}
+        has = {name: tensor for one in held for name, tensor in one.paths.items()}
+        reads = {**has, **{name: tensor for one in held for name, tensor in one.before.items()}}
         undo += _copy(self._arms, ((now, reads.get(name)) for name, now in self._now(names)))
         yield True
         if heal:
-            has = _written(held) if by is By.STEP else reads
             undo += _copy(self._arms, ((has.get(name), now) for name, now in self._now(names)))
 
     def _now(self, names: Sequence[str]) -> list[tuple[str, torch.Tensor]]:
         now = walk(self._arms.subject.roots()).paths
         return [(name, now[name]) for name in names if name in now]
-
-
-def _written(held: Sequence[Held]) -> dict[str, torch.Tensor]:
-    return {name: tensor for one in held for name, tensor in one.left.items()}
 
 
 @contextmanager

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
@@ -35,8 +35,11 @@ class Scene:
     """Tensors alive then, by path from the roots or from local variables of the staging code."""
     moved: dict[str, torch.Tensor]
     """Captured paths that lead to other memory by then, with the tensor that they lead to now (a copy)."""
+    bound: dict[str, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
+    """Paths that the captured step itself had bound anew: where they led to before, and the tensor that they lead to
+    now (a copy)."""
     weights: frozenset[str] = frozenset()
-    """Those of `moved` that belong to weights."""
+    """Those of `moved` and `bound` that belong to weights."""
 
     @property
     def captured(self) -> dict[str, torch.Tensor]:
@@ -90,9 +93,26 @@ def looking(arms: Arms, at: Planned, scene: Scene, arm: Arm = Arm.REPLAYED) -> A
             moved = _moved(arms, at, scene.held, around, fresh=arm is Arm.FRESH)
             own = {name for name, tensor in scene.paths.items() if not _lies_in(tensor, peers)} if moved else ()
             scene.moved = {name: tensor.detach().clone() for name, tensor in moved.items() if name in own}
-            scene.weights = frozenset(n for n in scene.moved if is_weight(arms.found, around, n, moved[n]))
+            scene.bound = {
+                name: (old, there.detach().clone())
+                for name, old, there in _bound_anew(scene.held, around.paths)
+                if not _lies_in(old, peers)
+            }
+            lead = {**{name: there for name, (_, there) in scene.bound.items()}, **moved}
+            known = scene.moved.keys() | scene.bound.keys()
+            scene.weights = frozenset(name for name in known if is_weight(arms.found, around, name, lead[name]))
 
     return arms.backend.log.listening(replaying=seen)
+
+
+def _bound_anew(
+    graphs: Sequence[Held], now: Mapping[str, torch.Tensor]
+) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
+    """Names that the captured step bound, where they led to before, and where they lead to now, if elsewhere."""
+    for held in graphs:
+        for name, old in held.before.items():
+            if name in now and now[name].data_ptr() != old.data_ptr():
+                yield name, old, now[name]
 
 
 def moved_names(arms: Arms, at: Planned) -> list[str]:

@@ -56,8 +56,9 @@ class Held:
     """Those of `tensors` that are static inputs."""
     aliases: dict[str, torch.Tensor] = field(default_factory=dict)
     """Further paths that led to them: each may lead elsewhere later, on its own."""
-    left: dict[str, torch.Tensor] = field(default_factory=dict)
-    """Where paths led to at the end of the capture that had led elsewhere at its start: what the graph writes."""
+    before: dict[str, torch.Tensor] = field(default_factory=dict)
+    """Where paths led to when the capture began, if that was elsewhere: the step has bound them anew, and may have read
+    what was there before."""
     storages: tuple[torch.UntypedStorage, ...] = field(init=False)
     """Of `tensors`: asking a tensor for its own takes longer than asking that for its address."""
 
@@ -75,11 +76,11 @@ def hold(
     tensors: Mapping[str, torch.Tensor],
     inputs: Iterable[str] = (),
     paths: Mapping[str, torch.Tensor] | None = None,
-    left: Mapping[str, torch.Tensor] | None = None,
+    before: Mapping[str, torch.Tensor] | None = None,
 ) -> Held:
     """Hold the memory of `tensors`, by their names, and the `paths` that lead there besides (`Walk.paths`).
 
-    `left` is where paths led to at the end of the capture.
+    `before` is where paths led to when the capture began.
 
     Held are other objects over the same memory: `tensor.set_` and `tensor.data =` would move the objects themselves.
     """
@@ -87,8 +88,8 @@ def hold(
         named = {path: tensor.detach() for path, tensor in tensors.items()}
         others = {path: tensor.detach() for path, tensor in (paths or {}).items() if path not in named}
         every = {**others, **named}
-        ends = {path: tensor.detach() for path, tensor in (left or {}).items() if _elsewhere(tensor, every.get(path))}
-    return Held(live, named, frozenset(inputs), others, ends)
+        began = {path: old.detach() for path, old in (before or {}).items() if _elsewhere(old, every.get(path))}
+    return Held(live, named, frozenset(inputs), others, began)
 
 
 def _elsewhere(tensor: torch.Tensor, other: torch.Tensor | None) -> bool:

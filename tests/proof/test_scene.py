@@ -129,3 +129,26 @@ def test_an_engine_is_looked_at_where_it_stages(engine_target: Make, arms_of: Ma
     assert not any(name.startswith(("arms", "plan")) for name in around.live)
     found = {tuple(tensor.tolist()) for tensor in around.live.values() if tensor.dim() == 1}
     assert {(0, 1), (1.0, 2.0)} <= found
+
+
+def test_of_what_the_captured_step_binds_both_memories_are_known(loop_target: Make, arms_of: Make) -> None:
+    def forward(self: Any, inputs: Any) -> Any:
+        y = inputs["x"] + self.kept
+        self.kept = self.kept + y.sum()
+        return {"y": y}
+
+    def reset(self: Any) -> None:
+        self.kept = torch.zeros(1, device=self.device)
+
+    arms, plan = arms_of(loop_target(forward=forward, reset=reset, kept=torch.zeros(1)), 2, 2)
+    arms.save()
+    arms.commit(plan[0], arms.run(Arm.EAGER, plan[0]))
+    arms.save()
+    eager = arms.run(Arm.EAGER, plan[1])
+    around = look(arms, plan[1])
+    (held,) = around.held
+    old, there = around.bound["kept"]
+    assert old.data_ptr() == held.before["kept"].data_ptr() != held.tensors["kept"].data_ptr()
+    assert there.tolist() == [3] and "kept" in around.moved, "after the capture it was in the graph's pool"
+    heals = [torch.equal(try_out(arms, plan[1], [r]).outputs["y"], eager.outputs["y"]) for r in moved_remedies(around)]
+    assert heals == [False, True], "the graph reads what was there before"

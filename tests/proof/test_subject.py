@@ -37,10 +37,10 @@ def test_other_paths_are_held_beside_the_names(backend: Backend) -> None:
     assert held.paths["kept.x"].data_ptr() == x.data_ptr()
 
 
-def test_what_a_capture_leaves_elsewhere_is_held_besides(backend: Backend) -> None:
-    x, y, new = (torch.zeros(2, device=backend.device) for _ in range(3))
-    held = hold(live(), {"x": x, "y": y}, paths={"kept.x": x}, left={"x": new, "y": y, "kept.x": x, "made": new})
-    assert held.left.keys() == {"x"} and held.left["x"].data_ptr() == new.data_ptr()
+def test_what_a_capture_binds_anew_is_held_as_it_was_besides(backend: Backend) -> None:
+    x, y, old = (torch.zeros(2, device=backend.device) for _ in range(3))
+    held = hold(live(), {"x": x, "y": y}, paths={"kept.x": x}, before={"x": old, "y": y, "kept.x": x, "gone": old})
+    assert held.before.keys() == {"x"} and held.before["x"].data_ptr() == old.data_ptr()
 
 
 @pytest.mark.parametrize("how", ["set_", "data"])
