@@ -63,6 +63,14 @@ def test_what_does_not_move_may_be_alike_by_chance() -> None:
     assert found(history(a=(still, A), b=(still, still))) == "", "fewer rows are no other values"
 
 
+def test_of_two_that_are_swapped_one_has_to_move() -> None:
+    still = [[5, 6], [5, 6], [5, 0]]
+    made = history(a=(still, A), b=(A, still))
+    assert (found(made), found(made, "b")) == ("b", "a")
+    other = [[8, 9], [8, 9], [8, 0]]
+    assert found(history(a=(still, other), b=(other, still))) == "", "nothing was seen to be staged"
+
+
 @pytest.mark.parametrize("whole", [True, False])
 def test_large_contents_are_compared_by_their_hashes(whole: bool) -> None:
     assert SMALL_BYTES and found(history(whole, a=(B, A), b=(A, B))) == "b"
