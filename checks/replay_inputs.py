@@ -94,6 +94,11 @@ class _Inputs:
             if early:  # what is read hangs on the clock: nothing else can be told before this is mended
                 return self._of_order(early, plan, served)
             watched = Watcher(self.arms, self.subject.target).watch(served)
+            if unseen := len(served) - len(watched.replays):
+                self.subject.not_checked.append(
+                    f"what replays read at {unseen} of {len(served)} steps: they replay no graph, or one captured "
+                    "outside of a step and of recapture(), as in reset(), where names are not taken down"
+                )
             self.progress.stage("steps", len(served))
             self.arms.begin(served)
             for at in served:

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from cudagraph_doctor import tree
-from cudagraph_doctor.graph.backend import Backend, Block
+from cudagraph_doctor.graph.backend import Backend, Block, LiveGraph
 from cudagraph_doctor.proof.state import Extent, Memory, Snapshot
 from cudagraph_doctor.proof.state_changes import Changes
 from cudagraph_doctor.proof.subject import Planned, Replaying, Subject
@@ -191,11 +191,14 @@ class Arms:
             if at.key is not None:
                 lay = self._lie()
                 self._replaying(at)
-                self.subject.replayed(at)
+                launched: list[LiveGraph] = []
+                with self.backend.log.listening(replaying=launched.append):
+                    self.subject.replayed(at)
+                self.found.graphs[at.index] = frozenset(live.ordinal for live in launched)
+                launched.clear()
                 self.backend.synchronize()
                 self._replaying(None)
                 self._look_after(at, plan, looks)
-                self.found.graphs[at.index] = frozenset(held.live.ordinal for held in self.subject.held(at))
                 after = self._lie()
                 moved.update(path for path in after if path in lay and lay[path].address != after[path].address)
                 replaced |= {name: at for name in self._replaced(lay, after) if name not in replaced}

@@ -335,6 +335,22 @@ def test_a_graph_of_several_batch_sizes_is_one_graph_in_each_check(emulated: Bac
     assert outcome.checked["graphs"] == other.checked["graphs"] == 2
 
 
+class CapturedInReset(ScoredInPlace):
+    """All graphs are captured anew by each reset()."""
+
+    def reset(self) -> None:
+        super().reset()
+        self.recapture()
+
+
+def test_graphs_that_are_captured_in_reset_are_counted(emulated: Backend) -> None:
+    outcome = looked_at(emulated, CapturedInReset)
+    assert outcome.status is Status.PASSED and outcome.checked["graphs"] == 2
+    assert any(said.startswith("what replays read at 10 of 10 steps: ") for said in outcome.not_checked)
+    sound = looked_at(emulated, ScoredInPlace).not_checked
+    assert not any(said.startswith("what replays read at") for said in sound)
+
+
 @pytest.mark.gpu
 def test_a_sound_target_passes_on_a_gpu(cuda: Backend) -> None:
     outcome = looked_at(cuda, Loop)
