@@ -30,7 +30,6 @@ from cudagraph_doctor.proof.replaced import (
     Replaced,
     bound_by_one_side,
     bound_by_staging,
-    bound_by_steps,
     state_replaced,
 )
 from cudagraph_doctor.proof.start import discover, planned, subject_of, without_graph
@@ -128,7 +127,7 @@ class _Diff:
     def _one_sided(self, plan: list[Planned], findings: list[Finding]) -> list[Finding]:
         """The findings, with what is put in another's place by eager steps, or by graph steps, alone."""
         found = bound_by_one_side(self.arms, plan, HORIZON, self.settings.tolerances)
-        kept = [name for name in bound_by_steps(self.arms) if found is None or name not in found.names]
+        kept = [name for name in self.arms.found.bound_by_steps if found is None or name not in found.names]
         if kept:
             self.subject.not_checked.append(kept_only_by_steps(kept))
         if found is None:

@@ -86,6 +86,11 @@ class Discovery:
     """Time of an eager step, once warm."""
 
     @property
+    def bound_by_steps(self) -> list[str]:
+        """Paths of tensors that eager steps put others in the place of."""
+        return [path.removeprefix(_TENSOR) for path in self.host_moves if path.startswith(_TENSOR)]
+
+    @property
     def graphs_replayed(self) -> int:
         """How many graphs the steps of the plan replayed."""
         return len(frozenset().union(*self.graphs.values()))
@@ -153,7 +158,7 @@ class Arms:
             host = now
             self._look_after(at, plan, looks)
         found.host_moves = list(moved)
-        self._note_replaced({path.removeprefix(_TENSOR): n for path, n in moved.items() if path.startswith(_TENSOR)})
+        self._note_replaced({path: moved[_TENSOR + path] for path in found.bound_by_steps})
         found.state = self.memory.changed_between(looks)
         self.memory.set_random_state(random)
         state, lay = self.memory.merged(found.state), self._lie()

@@ -22,22 +22,23 @@ MADE_UP_PADDING = (
 
 def kept_only_by_steps(names: Sequence[str]) -> str:
     """Not checked: memory that is another one after each step."""
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    told = ", ".join(f"`{name}`" for name in names[:5])
     return (
-        f"the memory of {told}{more}: each step puts another tensor there, which no replay of a captured step does, so "
-        "only what steps put out was compared"
+        f"the memory of {_listed(names)}: each step puts another tensor there, which no replay of a captured step "
+        "does, so only what steps put out was compared"
     )
 
 
 def moved_by_staging(names: Sequence[str]) -> str:
     """Not checked: eager steps that read what graph steps have put in place, and do not repeat."""
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    told = ", ".join(f"`{name}`" for name in names[:5])
     return (
-        f"steps that read {told}{more}: staging puts another tensor there, so eager steps read another one after each "
-        "graph step; let reset() bring it back, or write into the tensor that is there"
+        f"steps that read {_listed(names)}: staging puts another tensor there, so eager steps read another one after "
+        "each graph step; let reset() bring it back, or write into the tensor that is there"
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(f"`{name}`" for name in names[:5]) + more
 
 
 def numerics_note(at: Planned, kind: Kind, record: StepRecord, backend: str) -> Finding:

@@ -22,8 +22,6 @@ from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.settings import Tolerance
 from cudagraph_doctor.walk import walk
 
-_TENSOR = "tensor "
-"""What `Discovery.host_moves` has before the path of a tensor."""
 _ONE_BY_ONE = 16
 """So many names are looked at one by one; of more, all are told."""
 
@@ -83,7 +81,7 @@ def bound_by_one_side(
     arms: Arms, plan: Sequence[Planned], horizon: int, given: Mapping[str, Tolerance]
 ) -> Replaced | None:
     """The same of all other tensors, and told only if what the graph has makes the eager steps right."""
-    by_steps, others = bound_by_steps(arms), bound_by_staging(arms)
+    by_steps, others = arms.found.bound_by_steps, bound_by_staging(arms)
     for by, names, at in ((By.STAGING, others, _mover(arms, plan, others)), (By.STEP, by_steps, plan[0])):
         if not names or at is None or not _have_room(arms, names):
             continue
@@ -106,7 +104,7 @@ def bound_by_one_side(
 
 def bound_by_staging(arms: Arms) -> list[str]:
     """Paths of tensors, other than state, that graph steps alone put others in the place of."""
-    by_steps = set(bound_by_steps(arms))
+    by_steps = set(arms.found.bound_by_steps)
     return [name for name in arms.found.replaced if name not in by_steps and name not in arms.found.state_paths]
 
 
@@ -114,11 +112,6 @@ def _have_room(arms: Arms, names: Sequence[str]) -> bool:
     """Whether there is memory for copies of what is written to; no finding is worth running out of it."""
     now = walk(arms.subject.roots()).paths
     return 4 * sum(now[name].nbytes for name in names if name in now) <= arms.backend.free_bytes()
-
-
-def bound_by_steps(arms: Arms) -> list[str]:
-    """Paths of tensors that eager steps put others in the place of."""
-    return [path.removeprefix(_TENSOR) for path in arms.found.host_moves if path.startswith(_TENSOR)]
 
 
 def _mover(arms: Arms, plan: Sequence[Planned], names: Sequence[str]) -> Planned | None:

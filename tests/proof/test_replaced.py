@@ -15,7 +15,6 @@ from cudagraph_doctor.proof.replaced import (
     Replaced,
     bound_by_one_side,
     bound_by_staging,
-    bound_by_steps,
     state_replaced,
 )
 from cudagraph_doctor.proof.subject import Planned
@@ -178,7 +177,7 @@ def forget(self: Any) -> None:
 def test_state_that_only_eager_steps_put_in_place(loop_target: Target, arms_of: MakeArms) -> None:
     target = loop_target(forward=keeping(True), next_inputs=same_slots, reset=forget, kept=torch.zeros(1))
     arms, plan = arms_of(target, 2, 2, 2)
-    assert bound_by_steps(arms) == ["kept"]
+    assert arms.found.bound_by_steps == ["kept"]
     found = one_sided(arms, plan)
     assert found is not None and found.healed
     assert (found.names, found.at, found.later, found.by) == (("kept",), plan[0], plan[1], By.STEP)
@@ -188,7 +187,7 @@ def test_state_that_only_eager_steps_put_in_place(loop_target: Target, arms_of: 
 def test_what_steps_keep_and_nobody_reads_is_no_fault(loop_target: Target, arms_of: MakeArms) -> None:
     target = loop_target(forward=keeping(False), next_inputs=same_slots, reset=forget, kept=torch.zeros(1))
     arms, plan = arms_of(target, 2, 2, 2)
-    assert bound_by_steps(arms) == ["kept"] and one_sided(arms, plan) is None
+    assert arms.found.bound_by_steps == ["kept"] and one_sided(arms, plan) is None
 
 
 def test_what_was_written_to_for_it_is_put_back(loop_target: Target, arms_of: MakeArms) -> None:
