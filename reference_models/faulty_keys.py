@@ -78,7 +78,7 @@ class GrownBatchStaged(GrownBatchStagedInPart):
 class CapturedManyTimes(ReferenceLoop):
     """A warm-up loop around the step that the capture sees as well."""
 
-    times = 64
+    times = 256
 
     def forward(self, inputs: DecodeInputs) -> dict[str, torch.Tensor]:
         """The decode step; a step done again writes and gives the same."""

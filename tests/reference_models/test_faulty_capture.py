@@ -189,10 +189,11 @@ def test_replays_of_an_empty_graph_do_nothing(request: Any, place: str, twin: bo
 def test_what_autocast_cast_around_a_capture_is_overwritten(cuda: str, twin: bool) -> None:
     """Emulated, memory that is free is not given to others."""
     target = made(cuda, "autocast-around-captures", twin)
-    run, inputs, seen = target.graphed(), target.next_inputs(0, 4), target.model.sampler.seen
+    run, seen = target.graphed(), target.model.sampler.seen
+    others = free_memory_filled(cuda)  # first of all: whoever asks next may be given what is read
+    inputs = target.next_inputs(0, 4)
     target.forward(inputs)
     eager = seen.item()
-    others = free_memory_filled(cuda)
     run(inputs)
     torch.cuda.synchronize()
     told = f"{seen.item()} replayed, {eager} eagerly, {len(others)} tensors in what was free"
