@@ -21,11 +21,12 @@ OF_TRACES = "buckets"
 REFUSED = "refused operations"
 """In `Outcome.checked` of `capture`: how many operations made captures fail."""
 _EMPTY = "CGD215"
+_SOURCE_GONE = "CGD216"
 _CAPTURE = "capture"
 
 
 def pointless(check: str, done: Sequence[Outcome]) -> Outcome | None:
-    """The outcome of a check that needs graphs where `capture` has shown that there are none; else None."""
+    """The outcome of a check that replays graphs where `capture` has shown that it had better not; else None."""
     seen = next((outcome for outcome in done if outcome.check == _CAPTURE), None)
     if check == _CAPTURE or seen is None:
         return None
@@ -33,8 +34,13 @@ def pointless(check: str, done: Sequence[Outcome]) -> Outcome | None:
     if refused:
         some = "an operation" if refused == 1 else f"{refused} operations"
         return _skipped(check, f"captures of this target fail ({some} refused), so there is no graph to replay")
-    if any(finding.code == _EMPTY for finding in seen.findings):
+    found = {finding.code for finding in seen.findings}
+    if _EMPTY in found:
         return _skipped(check, "a graph of this target holds no work, so what its replays do is not worth comparing")
+    if _SOURCE_GONE in found:  # torch gives such memory back to the system when a graph is captured next
+        return _skipped(
+            check, "a graph of this target copies from host memory that is gone, so a replay may crash the process"
+        )
     return None
 
 

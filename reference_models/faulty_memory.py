@@ -107,16 +107,16 @@ class CapturedBufferReused(CapturedBufferFreed):
     """(TABLE,) float32: another table, in the segment."""
 
     def recapture(self) -> None:
-        """Capture all graphs anew, and make the history anew where the table was."""
+        """Capture all graphs anew."""
         if self.penalties is None:
             self.penalties = torch.zeros(TABLE, device=self.device)
-        self.history = None
         table = self.make_table()
         self.table = weakref.ref(table)
         ReferenceEngine.recapture(self)
         address = table.data_ptr()
         del table
-        self.history = self.make_history_at(address)
+        if self.history is None:
+            self.history = self.make_history_at(address)
 
     def make_history_at(self, address: int) -> torch.Tensor:
         """The history, where the table was; emulated memory is never given out again."""

@@ -55,7 +55,7 @@ GROUPS = {
 """Group -> what pytest is told."""
 WORKERS = {
     "conformance": 15, "capture": 15, "inputs": 15, "checkup": 15, "zoo": 3, "zoo-capture": 1, "zoo-inputs": 3,
-    "zoo-poison": 15, "faults": 3, "program": 2, "engines": 2, "nano-vllm": 1,
+    "zoo-poison": 15, "faults": 3, "program": 2, "engines": 2, "nano-vllm": 3,
 }  # fmt: skip
 """Groups that are spread over processes (pytest-xdist), where that is installed."""
 ROUNDS = (

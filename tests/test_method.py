@@ -12,10 +12,9 @@ from cudagraph_doctor.settings import Settings
 
 PASSED = Outcome("capture", Status.PASSED)
 FAILED = Outcome("capture", Status.FOUND, checked={REFUSED: 2})
-EMPTY = Outcome(
-    "capture",
-    Status.FOUND,
-    findings=(Finding("CGD215", "It is empty.", Severity.ERROR, Proof.MEASURED, "Join the stream."),),
+EMPTY, GONE = (
+    Outcome("capture", Status.FOUND, findings=(Finding(code, said, Severity.ERROR, Proof.MEASURED, "Mend it."),))
+    for code, said in (("CGD215", "It is empty."), ("CGD216", "Its source is gone."))
 )
 
 
@@ -69,6 +68,11 @@ def test_captures_that_fail_leave_nothing_to_replay() -> None:
 def test_empty_graphs_are_not_worth_comparing() -> None:
     skipped = pointless("diff", [EMPTY])
     assert skipped is not None and "holds no work" in skipped.reason
+
+
+def test_copies_from_memory_that_is_gone_are_not_replayed() -> None:
+    skipped = pointless("inputs", [GONE])
+    assert skipped is not None and "host memory that is gone" in skipped.reason
 
 
 def test_an_engine_captures_anew_before_the_next_check() -> None:

@@ -20,6 +20,12 @@ Layout = Sequence[tuple[int, int]]
 
 _END, _BUFFER, _BUFFER_SIZE = 0, 1, 2  # CU_LAUNCH_PARAM_*
 
+_TENSOR_MAP_BYTES, _TENSOR_MAP_ALIGNMENT = 128, 64  # CUtensorMap
+_BANK_OFFSETS = {9: 0x210}
+_BANK_OFFSET = 0x380
+"""Where parameters begin in the constant bank, which alignment counts from: on compute capability 9 (measured: a struct
+aligned to 64 that is the first parameter has the offset 48), and on later ones (as disassemblers show it)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Argument:
@@ -27,6 +33,12 @@ class Argument:
 
     offset: int
     data: bytes
+
+
+def is_tensor_map(argument: Argument, major: int) -> bool:
+    """Whether it may be a tensor map: by its size, and by how it lies. `major`: of the device's compute capability."""
+    address = _BANK_OFFSETS.get(major, _BANK_OFFSET) + argument.offset
+    return major >= 9 and len(argument.data) == _TENSOR_MAP_BYTES and address % _TENSOR_MAP_ALIGNMENT == 0
 
 
 def _word(address: int, peek: Peek) -> int:

@@ -92,7 +92,7 @@ class CudaBackend:
             raise Inconclusive(
                 f"graph {live.ordinal} cannot be read", seen=str(error), fix="update cuda-bindings or the driver"
             ) from error
-        nodes = Reader(addresses).read(placed)
+        nodes = Reader(addresses, torch.cuda.get_device_capability()[0]).read(placed)
         not_read = Counter(node.unreadable for node in nodes if node.unreadable)
         return CapturedGraph(key, nodes, tuple(edges), live.pool, dict(not_read))
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cudagraph_doctor.graph.addresses import Addresses
+from cudagraph_doctor.graph.arguments import is_tensor_map
 from cudagraph_doctor.graph.driver import DriverError, call, edges_of, nodes_of
 from cudagraph_doctor.graph.fields import Field, copy_fields, fill_fields
 from cudagraph_doctor.graph.functions import Kernels, Unreadable, kernel_arguments
@@ -85,10 +86,16 @@ def _graphs_inside(node: Placed) -> list[Any]:
 
 
 class Reader:
-    """Turns placed nodes into `GraphNode`s."""
+    """Turns placed nodes into `GraphNode`s.
 
-    def __init__(self, addresses: Addresses) -> None:
+    Args:
+        addresses: what names them.
+        major: of the compute capability of the device that the graph is for.
+    """
+
+    def __init__(self, addresses: Addresses, major: int) -> None:
         self._addresses = addresses
+        self._major = major
         self._kernels = Kernels()
 
     def read(self, placed: Sequence[Placed]) -> tuple[GraphNode, ...]:
@@ -145,7 +152,14 @@ class Reader:
             name = self._kernels.name(params)
             arguments, _ = kernel_arguments(params, self._kernels)
             read = tuple(
-                Param(index, "", argument.offset, argument.data, self._addresses.pointers(argument.data))
+                Param(
+                    index,
+                    "",
+                    argument.offset,
+                    argument.data,
+                    self._addresses.pointers(argument.data),
+                    is_descriptor=is_tensor_map(argument, self._major),
+                )
                 for index, argument in enumerate(arguments)
             )
         except Unreadable as reason:

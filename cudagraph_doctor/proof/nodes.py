@@ -28,8 +28,8 @@ class Unlike:
     new: GraphNode | None
 
     def __str__(self) -> str:
-        old = self.old.name if self.old else "nothing"
-        new = self.new.name if self.new else "nothing"
+        old = readable(self.old.name) if self.old else "nothing"
+        new = readable(self.new.name) if self.new else "nothing"
         if self.old and self.new and old == new:
             return f"node {self.index}: {old} with grid {self.old.grid} then, {self.new.grid} now"
         return f"node {self.index}: {old} then, {new} now"

@@ -21,7 +21,7 @@ from cudagraph_doctor.replays.plain import from_plain, to_plain
 
 APPLICATION_ID = 0x43474452
 """In the file's header ("CGDR"): this is a run store."""
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """In the file's header. One more whenever a table changes."""
 
 _DIRECT: dict[Any, str] = {int: "INTEGER", bool: "INTEGER", str: "TEXT", bytes: "BLOB", float: "REAL"}

@@ -500,7 +500,7 @@ def test_what_python_keeps_from_a_warm_up_is_found_by_diff(backend: Backend) -> 
     assert named(found) == [] and any("Python kept" in sentence for sentence in found.not_checked)
     with backend.installed():
         stale = eager_diff.run(Memo(backend.device), backend, Settings("diff"), Silent())
-    [finding] = stale.findings
+    [finding] = [finding for finding in stale.findings if finding.severity is not Severity.NOTE]
     assert finding.code == "CGD101" and finding.proof is not Proof.SUSPECTED
     if backend.name == "emulated":
         assert finding.location and finding.location.code == "self.total = x.sum()  # not in the graph"
@@ -667,6 +667,7 @@ class MixedLazily(MixedAroundAll):
 
 
 def test_a_cast_of_an_earlier_capture_that_is_still_there_is_a_suspicion(backend: Backend) -> None:
+    torch.ones(2, 2, device=backend.device).mm(torch.ones(2, 2, device=backend.device))  # cuBLAS makes its handle
     [finding] = outcome(MixedLazily, backend).findings
     assert [(finding.code, finding.location and finding.location.line)] == marked(MixedLazily)
     assert finding.proof is Proof.SUSPECTED and "Only replays of the graph" in finding.message

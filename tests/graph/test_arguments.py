@@ -7,7 +7,15 @@ import struct
 
 import pytest
 
-from cudagraph_doctor.graph.arguments import Argument, Rebuilt, packed_buffer, read_array, split_packed, words
+from cudagraph_doctor.graph.arguments import (
+    Argument,
+    Rebuilt,
+    is_tensor_map,
+    packed_buffer,
+    read_array,
+    split_packed,
+    words,
+)
 
 
 class Memory:
@@ -49,6 +57,15 @@ def test_packed_form_that_names_no_buffer_or_something_unknown() -> None:
 def test_packed_parameters_are_split_where_the_layout_fits() -> None:
     assert split_packed(b"0123456789", [(0, 4), (8, 2)]) == (Argument(0, b"0123"), Argument(8, b"89"))
     assert split_packed(b"0123", [(0, 4), (4, 2)]) == split_packed(b"0123", []) == (Argument(0, b"0123"),)
+
+
+@pytest.mark.parametrize(
+    ("offset", "size", "major", "is_one"),
+    [(48, 128, 9, True), (176, 128, 9, True), (0, 128, 9, False), (0, 128, 10, True), (48, 120, 9, False)],
+)
+def test_tensor_maps_are_told_by_size_and_alignment(offset: int, size: int, major: int, is_one: bool) -> None:
+    assert is_tensor_map(Argument(offset, bytes(size)), major) == is_one
+    assert not is_tensor_map(Argument(offset, bytes(size)), 8)  # there are none
 
 
 def test_words_are_aligned_and_whole() -> None:

@@ -38,7 +38,7 @@ def read(graph: int) -> tuple[GraphNode, ...]:
 
     regions = Regions([NamedRange("input", "x", X, 4096), NamedRange("input", "y", Y, 4096)])
     placed, _ = place(graph)
-    return Reader(Addresses(regions, [], "", [], ask)).read(placed)
+    return Reader(Addresses(regions, [], "", [], ask), 9).read(placed)
 
 
 def texts(node: GraphNode) -> list[str]:

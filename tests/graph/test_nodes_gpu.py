@@ -200,7 +200,7 @@ def test_conditional_node_is_descended_into_or_says_why_not(gpu: Any) -> None:
     call("cuGraphAddMemsetNode", body, [], 0, fill, context)
     try:
         placed, _ = place(graph)
-        nodes = Reader(Addresses(Regions(), [], "", [], driver.allocation_at)).read(placed)
+        nodes = Reader(Addresses(Regions(), [], "", [], driver.allocation_at), 9).read(placed)
         print(nodes)
         assert nodes[0].kind is NodeKind.CONDITIONAL
         if nodes[0].unreadable:

@@ -129,10 +129,11 @@ def test_values_that_the_backend_knows() -> None:
 
 
 def test_a_descriptor_has_no_numbers() -> None:
-    old, new = (Param(0, "", 64, bytes(8) + struct.pack("<Q", rows) + bytes(112)) for rows in (1, 16))
+    maps = [bytes(8) + struct.pack("<Q", rows) + bytes(112) for rows in (1, 16)]
+    old, new = (Param(0, "", 64, data, is_descriptor=True) for data in maps)
     (remedy,) = baked(node(old), node(new))
     assert (remedy.was, remedy.expected) == ("0100000000000000", "1000000000000000") and remedy.notes["opaque"]
-    (remedy,) = baked(node(replace(old, offset=8)), node(replace(new, offset=8)))  # no tensor map can lie there
+    (remedy,) = baked(*(node(replace(one, is_descriptor=False)) for one in (old, new)))
     assert (remedy.was, remedy.expected) == (1, 16) and not remedy.notes["opaque"]
 
 

@@ -99,9 +99,11 @@ def test_a_number_among_uninitialised_bytes_is_found() -> None:
 
 
 def test_a_descriptor_is_opaque_though_a_field_reads_as_a_number() -> None:
-    (found,) = judge(
-        captured(lambda step, rows, number: [kernel("load", struct.pack("<QII112x", 0, rows, 512), integer(7))])
-    ).candidates
+    def made(step: int, rows: int, number: int) -> list[GraphNode]:
+        descriptor = Param(0, "", 48, struct.pack("<QII112x", 0, rows, 512), is_descriptor=True)
+        return [replace(kernel("load"), params=(descriptor, Param(1, "", 176, integer(7))))]
+
+    (found,) = judge(captured(made)).candidates
     assert found.kind is Kind.OPAQUE and [(part.offset, part.values) for part in found.parts] == [
         (8, ("04", "04", "04", "03"))
     ]

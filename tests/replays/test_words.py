@@ -68,7 +68,7 @@ def test_noise_alone_is_counted_and_nothing_more() -> None:
 def test_a_descriptor_is_opaque_in_one_piece() -> None:
     a = bytes(range(0x81, 0xB9)) + bytes(4) + struct.pack("<i", 5) + bytes(64)
     b = bytes(range(0x82, 0xBA)) + bytes(4) + struct.pack("<i", 6) + bytes(64)
-    (part,) = differing(a, b, a, b).parts[Kind.OPAQUE]
+    (part,) = told_of(FOUR, [Param(0, "", 48, one, is_descriptor=True) for one in (a, b, a, b)]).parts[Kind.OPAQUE]
     assert (part.offset, part.bytes, part.values) == (0, 61, (a[:61].hex(), b[:61].hex()))
 
 
