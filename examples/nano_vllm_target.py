@@ -27,13 +27,21 @@ SHAPE = {
 }  # fmt: skip
 
 
+join = torch.distributed.init_process_group
+
+
+def alone(backend: str, _port: str, **ranks: int) -> None:
+    """A group of one, without nano-vllm's fixed port: another process may have that."""
+    join(backend, store=torch.distributed.HashStore(), **ranks)
+
+
 def small_runner() -> ModelRunner:
     """The engine's runner around a random model, its graphs captured for 1, 2, 4, 8 and 16 rows."""
     if torch.distributed.is_initialized():  # by another one in this process
         torch.distributed.destroy_process_group()
     # its cache takes nearly all memory that it is told of
     told = mock.patch("torch.cuda.mem_get_info", return_value=(2**27, 2**27))
-    with tempfile.TemporaryDirectory() as folder, told:
+    with tempfile.TemporaryDirectory() as folder, told, mock.patch("torch.distributed.init_process_group", alone):
         Qwen3Config(**SHAPE).save_pretrained(folder)
         return ModelRunner(Config(folder, 512, 16, 512), 0, [])
 

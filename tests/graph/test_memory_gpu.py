@@ -57,13 +57,16 @@ def test_memory_of_a_graph_names_its_pool(gpu: Any) -> None:
 
 
 def test_room(gpu: Any) -> None:
-    before = gpu.backend.free_bytes()
-    x = torch.empty(1 << 28, device="cuda", dtype=torch.uint8)
-    during = gpu.backend.free_bytes()
-    del x
-    after = gpu.backend.free_bytes()
-    print(before, during, after)
-    assert during <= before - (1 << 28) and after >= during + (1 << 28)
+    def changes() -> tuple[int, int]:
+        """By an allocation, and by giving it back."""
+        before = gpu.backend.free_bytes()
+        x = torch.empty(1 << 28, device="cuda", dtype=torch.uint8)
+        during = gpu.backend.free_bytes()
+        del x
+        return before - during, gpu.backend.free_bytes() - during
+
+    # other processes may take memory of the same GPU and give it back, but hardly each time
+    assert (1 << 28) <= max(min(changes()) for _ in range(20))
 
 
 def test_delay_keeps_the_stream_busy(gpu: Any) -> None:
