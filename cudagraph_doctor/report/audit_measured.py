@@ -20,8 +20,10 @@ def tables(measured: dict[str, Any] | None) -> Iterator[RenderableType]:
     if measured is None:
         return
     count = "1 key" if len(measured["keys"]) == 1 else f"{len(measured['keys'])} keys"
-    yield _said(f"Measured: {count} of a target ({measured['form']}), compared with eager.")
-    if any(key["replay"] for key in measured["keys"]):
+    timed = any(key["replay"] for key in measured["keys"])
+    how = "Measured" if timed else "Played, and not timed"
+    yield _said(f"{how}: {count} of a target ({measured['form']}), compared with eager.")
+    if timed:
         yield _keys(measured["keys"])
     pools = measured["pools"]
     if pools:

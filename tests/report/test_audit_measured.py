@@ -23,6 +23,7 @@ def shown(measurement: Measurement | None) -> str:
 
 def test_all_numbers() -> None:
     text = shown(Measurement("loop", (KEY,), 8, Pools(32 << 20, 1, 40 << 20), (), Switching(3, 12)))
+    assert "Measured: 1 key of a target (loop), compared with eager." in text
     assert "key  nodes  capture ms  instantiate ms  replay ms  padded ms  eager ms  graph  pool alone" in text
     assert "8    420          40               6       1.25   1.25 (5)         4  8 MiB      16 MiB" in text
     assert "Pools as captured: 32 MiB in 1 pool; one pool, the smallest key first: 40 MiB." in text
@@ -34,7 +35,7 @@ def test_what_is_not_known_has_no_column() -> None:
     text = shown(Measurement("engine", (key,), 8, Pools(32 << 20, 5)))
     assert "pool alone" not in text and "padded" not in text and "in 5 pools." in text
     emulated = Measurement("loop", (Measured(8, 8, 5, 1, 420),), 8)
-    assert "replay ms" not in shown(emulated) and "1 key of a target (loop)" in shown(emulated)
+    assert "replay ms" not in shown(emulated) and "Played, and not timed: 1 key" in shown(emulated)
 
 
 def test_without_a_measurement() -> None:
