@@ -15,9 +15,10 @@ from cudagraph_doctor.audit.costs import Costs
 from cudagraph_doctor.audit.engines import load
 from cudagraph_doctor.audit.engines.rule import Asked
 from cudagraph_doctor.audit.job import Job
-from cudagraph_doctor.audit.judged import Audit
+from cudagraph_doctor.audit.judged import Audit, JudgedSet
 from cudagraph_doctor.audit.keys import Configuration
 from cudagraph_doctor.audit.simulate import Comparison
+from cudagraph_doctor.audit.traffic import Met
 from cudagraph_doctor.audit.workload import Workload
 from cudagraph_doctor.findings import Finding, Outcome, Severity, Status
 from cudagraph_doctor.measuring import wording as measured
@@ -96,7 +97,7 @@ def judge(audit: Audit, seconds: float = 0.0) -> Outcome:
     """The outcome of what was judged: pure."""
     demanded = gates.check(audit)
     findings = wording.findings(audit, demanded)
-    status, reason, fix = _status(demanded, findings)
+    status, reason, fix = _status(audit, demanded, findings)
     return Outcome(
         check=NAME,
         status=status,
@@ -115,12 +116,25 @@ def judge(audit: Audit, seconds: float = 0.0) -> Outcome:
     )
 
 
-def _status(demanded: Sequence[Gate], findings: Sequence[Finding]) -> tuple[Status, str, str]:
+def _status(audit: Audit, demanded: Sequence[Gate], findings: Sequence[Finding]) -> tuple[Status, str, str]:
+    for one in audit.judged[0].sets:
+        above = _above(one)
+        if above and len(above) == len(one.traffic.met):
+            return (
+                Status.INCONCLUSIVE,
+                f"Every step of the workload has more than the {one.keys.most} requests that are declared as the most.",
+                "Declare the most that the engine takes (--max-batch, max_num_seqs), or give this engine's workload.",
+            )
     for gate in demanded:
         if gate.met is None:
             return Status.INCONCLUSIVE, f"{gate.option} cannot be answered: {gate.message}", gate.fix
     spoken = any(finding.severity is not Severity.NOTE for finding in findings)
     return (Status.FOUND if spoken else Status.PASSED), "", ""
+
+
+def _above(one: JudgedSet) -> list[Met]:
+    """What the workload has of batches beyond the declared most."""
+    return [met for met in one.traffic.met if met.size > one.keys.size(one.keys.most)]
 
 
 def _not_checked(audit: Audit, demanded: Sequence[Gate]) -> tuple[str, ...]:
@@ -143,8 +157,7 @@ def _not_checked(audit: Audit, demanded: Sequence[Gate]) -> tuple[str, ...]:
     if audit.comparison and not audit.comparison.whole:
         said.append(f"whether the load recovers: too many steps after {audit.comparison.listed.seconds:.3g} s")
     for one in audit.judged[0].sets:
-        above = [met for met in one.traffic.met if met.size > one.keys.size(one.keys.most)]
-        if above:
+        if above := _above(one):
             share = sum(met.steps for met in above) / one.traffic.steps
             said.append(
                 f"whether {one.keys.most} requests are the most: {share:.1%} of the workload's steps have more "

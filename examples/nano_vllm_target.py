@@ -8,6 +8,7 @@ nano-vllm is not part of this project: clone github.com/GeeeekExplorer/nano-vllm
 import importlib.util
 import sys
 import tempfile
+from typing import Any
 from unittest import mock
 
 import torch
@@ -30,9 +31,9 @@ SHAPE = {
 join = torch.distributed.init_process_group
 
 
-def alone(backend: str, _port: str, **ranks: int) -> None:
+def alone(backend: str, _port: str, **ranks: Any) -> None:
     """A group of one, without nano-vllm's fixed port: another process may have that."""
-    join(backend, store=torch.distributed.HashStore(), **ranks)
+    join(backend, store=torch.distributed.HashStore(), **ranks)  # type: ignore[attr-defined]
 
 
 def small_runner() -> ModelRunner:

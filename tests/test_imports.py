@@ -18,6 +18,7 @@ PACKAGE = Path(cudagraph_doctor.__file__).parent
 PLAIN = {
     *("byte_sizes", "errors", "findings", "policy", "progress", "rules", "settings"),
     *("graph.illegal", "observation.fixes", "observation.judging", "observation.model"),
+    "path_names",
     *("graph.model", "replays.model", "replays.plain", "replays.surveyed"),
     *("causes", "causes.join", "causes.same", "causes.wording"),
     *(

@@ -12,6 +12,7 @@ from cudagraph_doctor.findings import Culprit, Finding, Location, Proof, how_sho
 from cudagraph_doctor.graph.model import Origin
 from cudagraph_doctor.graph.names import readable
 from cudagraph_doctor.graph.values import shown
+from cudagraph_doctor.path_names import own_name
 from cudagraph_doctor.proof import repaired
 from cudagraph_doctor.proof.cases import NOBODY, Case, Fault, one_fault_each
 from cudagraph_doctor.proof.compare import Level
@@ -204,7 +205,7 @@ def _of_remedies(case: Case, fault: Fault, remedies: list[Remedy], draft: _Draft
         Proof.CONFIRMED if case.diagnosis.confirmed else Proof.MEASURED,
         Culprit(first.accused, name, _detail(case, remedies), captured, expected),
         f"{what}: {_effect(case)}. Step {case.at.step}, {case.at.in_rows}: {healed}.{graphs_too(case.also_in(fault))}",
-        fix.format(name=first.name, last=first.name.rpartition(".")[2], was=first.was),
+        fix.format(name=first.name, last=own_name(first.name), was=first.was),
         {
             "cause": first.cause.value,
             **how_shown(healed),
@@ -334,7 +335,7 @@ def failing_replay(at: Planned, moved: Sequence[str], places: Places, backend: s
         message,
         RULES["CGD003"].severity,
         Proof.MEASURED,
-        _FIXES[Cause.REBOUND].format(last=moved[0].rpartition(".")[2])
+        _FIXES[Cause.REBOUND].format(last=own_name(moved[0]))
         if moved
         else "Look at what the graph reads that eager does not: stale indices, freed memory, baked sizes.",
         culprit=culprit,
@@ -368,7 +369,7 @@ def replaced_finding(found: Replaced, staging: Location | None, backend: str) ->
         what,
         RULES["CGD101"].severity,
         Proof.CONFIRMED if found.healed else Proof.MEASURED,
-        _FIXES[Cause.REBOUND].format(last=found.names[0].rpartition(".")[2]),
+        _FIXES[Cause.REBOUND].format(last=own_name(found.names[0])),
         culprit=Culprit("buffer" if found.by is By.STAGING else "state", found.names[0]),
         location=location,
         related=(staging,) if found.by is not By.STEP and staging and staging is not location else (),

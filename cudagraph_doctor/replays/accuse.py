@@ -18,7 +18,7 @@ from cudagraph_doctor.proof.wording import short
 from cudagraph_doctor.replays import candidates
 from cudagraph_doctor.replays.baked import Judged, weak_keys
 from cudagraph_doctor.replays.candidates import Candidate, named
-from cudagraph_doctor.replays.content import HOLDS
+from cudagraph_doctor.replays.content import HOLDS, changes
 from cudagraph_doctor.replays.model import Flag, History, Measured, Region, Replay, Trial
 
 CODES = {
@@ -105,11 +105,16 @@ class _Accuser:
             code, where, evidence = known.code, known.where or where, known.evidence
         elif known is not None:
             evidence = known.evidence
+        elif region is not None:  # an engine does not tell what should be there
+            replays = self.history.replays
+            here = {n for n, one in enumerate(replays) if one.key == str(case.at.key)}
+            evidence = changes([r for r in self.history.readings if r.region == region.id and r.replay in here])
         if len(group) > 1:
             evidence = {**evidence, "names": [remedy.name for remedy in group]}
         candidate = self._candidate(first, case)
         if candidate is not None and candidate.follows:
             evidence = {**evidence, "follows": candidate.follows}
+        line = first.notes.get("line")  # where it is known, staging is not at fault
         flag = Flag(
             code,
             replay,
@@ -120,7 +125,7 @@ class _Accuser:
             held=held if self.values else None,
             expected=expected if self.values and first.cause is not Cause.PADDING else None,
             evidence={**evidence, **_seen(case, first.cause.value, fault), **repaired.of_group(group)},
-            **_places(case, bool(first.edits) or first.kind == "parameter", in_staging(first), first.notes.get("line")),
+            **_places(case, bool(first.edits) or first.kind == "parameter", line is None and in_staging(first), line),
         )
         size = sum(remedy.bytes for remedy in group)
         if _swapped_with_known(accused, flag, size):

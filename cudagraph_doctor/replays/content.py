@@ -156,12 +156,16 @@ def _filled_elsewhere(region: Region, readings: Sequence[Reading], replays: Sequ
         )
 
 
+def changes(readings: Sequence[Reading]) -> dict[str, int]:
+    """In numbers: how often a region was read, and how often it held something else than at the replay before."""
+    return {"replays": len(readings), "changed_at": sum(reading.changed is True for reading in readings)}
+
+
 def _history(readings: Sequence[Reading]) -> dict[str, Any]:
     """In numbers: at how many replays it changed, and was not as it should be."""
     written = next((reading.written for reading in reversed(readings) if reading.written), None)
     told: dict[str, Any] = {
-        "replays": len(readings),
-        "changed_at": sum(reading.changed is True for reading in readings),
+        **changes(readings),
         "not_as_expected_at": sum(bool(reading.unequal) or _moved(reading) for reading in readings),
     }
     if written is not None:

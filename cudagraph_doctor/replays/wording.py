@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cudagraph_doctor.findings import Culprit, Finding, Proof, Severity, how_shown
+from cudagraph_doctor.path_names import own_name
 from cudagraph_doctor.proof.ranges import graphs_too
 from cudagraph_doctor.replays.content import HOLDS
 from cudagraph_doctor.replays.model import Flag, History, Replay, Trial
@@ -124,6 +125,11 @@ _TOLD: dict[str, tuple[str, str]] = {
     ),
 }
 """Code -> what is wrong, what to do."""
+_FILLED_OTHERWISE = (
+    "`{name}` is filled before each replay, and not with this step's values",
+    "See what is copied into the captured buffer before each replay: it has to be this step's `{last}`.",
+)
+"""The same of CGD301 where what replays found there was never the same twice."""
 _HARMLESS = ("CGD322", "CGD323")
 """Differences between captures that are worth a note where they do no harm."""
 
@@ -151,13 +157,13 @@ def _finding(
     words = {
         "name": flag.name,
         "names": ", ".join(names),
-        "last": flag.name.rpartition(".")[2],
+        "last": own_name(flag.name),
         "where": flag.where or "all of it",
         "key": key,
         "instead": flag.evidence.get(HOLDS, ""),
         "swapped": _swapped(flag),
     }
-    what, fix = _TOLD[flag.code]
+    what, fix = _FILLED_OTHERWISE if _is_filled_otherwise(flag) else _TOLD[flag.code]
     both = ""
     if (flag.kind in ("parameter", "launch") and flag.expected) or (_is_left_out(flag) and flag.expected is not None):
         both = f" ({flag.held} in the graph, {flag.expected} in one captured now)"
@@ -192,6 +198,12 @@ def _finding(
             **(how_shown(_healed(flag, trial, names)) if trial else {}),
         },
     )
+
+
+def _is_filled_otherwise(flag: Flag) -> bool:
+    """Whether it was something else at each replay, rather than what was there before."""
+    changed = flag.evidence.get("changed_at", 0)
+    return flag.code == "CGD301" and 0 < changed >= flag.evidence["replays"] - 1
 
 
 def _is_left_out(flag: Flag) -> bool:

@@ -115,6 +115,13 @@ def test_traffic_above_the_declared_most_is_said(tmp_path: Path) -> None:
     )
 
 
+def test_traffic_that_is_all_above_the_declared_most_is_not_judged(tmp_path: Path) -> None:
+    (tmp_path / "w.csv").write_text("batch\n9\n")
+    outcome = audit({"buckets": [1, 2], "max_batch": 2}, workload=tmp_path / "w.csv")
+    assert outcome.status is Status.INCONCLUSIVE
+    assert "more than the 2 requests that are declared" in outcome.reason and "--max-batch" in outcome.fix
+
+
 def test_a_demand_without_an_answer_is_inconclusive() -> None:
     outcome = audit({"buckets": [1], "max_batch": 1}, demands=Demands(min_hit_rate=0.5))
     assert outcome.status is Status.INCONCLUSIVE and "--workload" in outcome.fix

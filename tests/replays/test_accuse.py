@@ -233,3 +233,45 @@ def test_what_was_mended_in_vain_is_kept_as_such(made_up: History) -> None:
     assert [flag.name for flag in found.flags] == ["slots"] and [trial.healed for trial in found.trials] == [False]
     again = replace(made_up, flags=tuple(found.flags), trials=tuple(found.trials))
     assert findings(again) == [] and judged(again).flags[0] == found.flags[0]
+
+
+class Tripling:
+    """An engine that stages three times what it should."""
+
+    batch_sizes = (2,)
+
+    def __init__(self, device: str) -> None:
+        self.device, self.on = device, True
+        self.static = torch.zeros(2, dtype=torch.long, device=device)
+        self.table = torch.arange(64.0, device=device) / 3
+        self.recapture()
+
+    def reset(self) -> None:
+        pass
+
+    def graphs(self, on: bool) -> None:
+        self.on = on
+
+    def recapture(self) -> None:
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.out = self.table[self.static]
+
+    def step(self, i: int, n: int) -> torch.Tensor:
+        x = torch.arange(n) + i
+        if not self.on:
+            return self.table[x.to(self.device)]
+        self.static[:n].copy_(x * 3)
+        self.graph.replay()
+        return self.out[:n].clone()
+
+
+def test_what_an_engine_stages_with_other_values_is_not_called_never_refreshed() -> None:
+    backend = EmulatedBackend()
+    with backend.installed(), torch.no_grad():
+        outcome = replay_inputs.run(
+            Tripling(backend.device), backend, Settings(check="inputs", steps=6, batch_sizes=(2,)), Silent()
+        )
+    (finding,) = outcome.findings
+    assert (finding.code, finding.culprit and finding.culprit.name) == ("CGD301", "static")
+    assert "is filled before each replay, and not with this step's values" in finding.message

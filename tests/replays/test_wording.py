@@ -29,6 +29,16 @@ def test_only_what_was_healed_or_accused_is_spoken_of(made_up: History) -> None:
     assert "buffer[:n].copy_(slots)" in found.fix and found.evidence["effect"] == "tokens: 3 of 4"
 
 
+@pytest.mark.parametrize(("changed_at", "never"), [(0, True), (2, True), (3, False)])
+def test_what_is_filled_with_other_values_each_time_is_not_called_never_refreshed(
+    made_up: History, changed_at: int, never: bool
+) -> None:
+    flag = replace(made_up.flags[0], name="buffers.4", evidence={"replays": 4, "changed_at": changed_at})
+    (found,) = findings(replace(made_up, flags=(flag,)))
+    assert ("is never refreshed" in found.message, "not with this step's values" in found.message) == (never, not never)
+    assert "`buffers[4]`" in found.fix
+
+
 @pytest.mark.parametrize("code", CODES)
 def test_every_code_has_words(made_up: History, code: str) -> None:
     flag = replace(made_up.flags[0], code=code, kind="parameter" if code >= "CGD320" else "input")
