@@ -43,6 +43,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def numerics_note(at: Planned, kind: Kind, record: StepRecord, backend: str) -> Finding:
     """Rounding, what follows from it, or a state difference without effect."""
+    fix = "Nothing to do."
     if kind is Kind.SHAPE:
         message = (
             f"The batch size alone changes the result: eager on {at.key} rows, {at.rows} of them live, puts out what "
@@ -50,6 +51,10 @@ def numerics_note(at: Planned, kind: Kind, record: StepRecord, backend: str) -> 
         )
     elif kind is Kind.HARMLESS:
         message = f"Graph {at.key} leaves other state than eager, without effect on any output looked at"
+        fix = (
+            "Rows that padding may write belong into reserved(). If these are none, look at what the padding rows of "
+            "the static inputs hold: steps that were not played may read what they write."
+        )
     else:
         message = f"Graph {at.key} and eager differ by rounding only"
     return Finding(
@@ -57,7 +62,7 @@ def numerics_note(at: Planned, kind: Kind, record: StepRecord, backend: str) -> 
         f"{message}: {record.replayed}.",
         Severity.NOTE,
         Proof.MEASURED,
-        "Nothing to do.",
+        fix,
         step=at.step,
         key=str(at.key),
         backend=backend,

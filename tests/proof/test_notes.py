@@ -41,6 +41,7 @@ def test_rounding_and_harmless_state_are_notes() -> None:
     for kind, words in ((Kind.NUMERICS, "differ by rounding only"), (Kind.HARMLESS, "without effect on any output")):
         note = numerics_note(AT, kind, StepRecord(replayed=LARGE), "cuda")
         assert (note.code, note.severity) == ("CGD107", Severity.NOTE) and words in note.message
+        assert ("reserved()" in note.fix) == (kind is Kind.HARMLESS)
         assert note.evidence["relative"] == 0.5
 
 
