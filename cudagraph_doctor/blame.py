@@ -34,6 +34,11 @@ def owner(module: str) -> Owner:
     return "library" if top in _LIBRARIES else "user"
 
 
+def is_users(frame: FrameType) -> bool:
+    """Whether a frame runs a line of the user's."""
+    return owner(str(frame.f_globals.get("__name__", ""))) == "user"
+
+
 def frames(error: BaseException) -> Iterator[tuple[Owner, FrameType, int]]:
     """(owner, frame, line) of each frame of the traceback, outermost first."""
     walked = list(traceback.walk_tb(error.__traceback__))
@@ -96,7 +101,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def user_traceback(error: BaseException) -> str:
     """The traceback as Python prints it, from the first frame that is the user's; whole if none is."""
     cut: TracebackType | None = error.__traceback__
-    while cut is not None and owner(cut.tb_frame.f_globals.get("__name__", "")) != "user":
+    while cut is not None and not is_users(cut.tb_frame):
         cut = cut.tb_next
     kept = error.__traceback__
     try:

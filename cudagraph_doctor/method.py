@@ -20,8 +20,12 @@ ON_TARGET = ("capture", "diff", "inputs")
 OF_TRACES = "buckets"
 REFUSED = "refused operations"
 """In `Outcome.checked` of `capture`: how many operations made captures fail."""
-_EMPTY = "CGD215"
-_SOURCE_GONE = "CGD216"
+_NOT_TO_BE_REPLAYED = {
+    "CGD215": "a graph of this target holds no work, so what its replays do is not worth comparing",
+    # torch gives such memory back to the system when a graph is captured next
+    "CGD216": "a graph of this target copies from host memory that is gone, so a replay may crash the process",
+}
+"""What `capture` found of a graph -> why no check replays it."""
 _CAPTURE = "capture"
 
 
@@ -35,13 +39,8 @@ def pointless(check: str, done: Sequence[Outcome]) -> Outcome | None:
         some = "an operation" if refused == 1 else f"{refused} operations"
         return _skipped(check, f"captures of this target fail ({some} refused), so there is no graph to replay")
     found = {finding.code for finding in seen.findings}
-    if _EMPTY in found:
-        return _skipped(check, "a graph of this target holds no work, so what its replays do is not worth comparing")
-    if _SOURCE_GONE in found:  # torch gives such memory back to the system when a graph is captured next
-        return _skipped(
-            check, "a graph of this target copies from host memory that is gone, so a replay may crash the process"
-        )
-    return None
+    why = next((why for code, why in _NOT_TO_BE_REPLAYED.items() if code in found), None)
+    return None if why is None else _skipped(check, why)
 
 
 def _skipped(check: str, why: str) -> Outcome:

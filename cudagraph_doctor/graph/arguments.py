@@ -37,8 +37,9 @@ class Argument:
 
 def is_tensor_map(argument: Argument, major: int) -> bool:
     """Whether it may be a tensor map: by its size, and by how it lies. `major`: of the device's compute capability."""
-    address = _BANK_OFFSETS.get(major, _BANK_OFFSET) + argument.offset
-    return major >= 9 and len(argument.data) == _TENSOR_MAP_BYTES and address % _TENSOR_MAP_ALIGNMENT == 0
+    if major < 9 or len(argument.data) != _TENSOR_MAP_BYTES:
+        return False
+    return (_BANK_OFFSETS.get(major, _BANK_OFFSET) + argument.offset) % _TENSOR_MAP_ALIGNMENT == 0
 
 
 def _word(address: int, peek: Peek) -> int:

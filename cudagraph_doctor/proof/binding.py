@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from cudagraph_doctor.blame import owner
+from cudagraph_doctor.blame import is_users
 from cudagraph_doctor.findings import Location
 from cudagraph_doctor.proof.arms import Arm, Arms
 from cudagraph_doctor.proof.subject import Planned
@@ -70,7 +70,7 @@ class _Watch:
             sys.settrace(earlier)
 
     def _called(self, frame: FrameType, event: str, arg: Any) -> Any:
-        return self._stepped if owner(str(frame.f_globals.get("__name__", ""))) == "user" else None
+        return self._stepped if is_users(frame) else None
 
     def _stepped(self, frame: FrameType, event: str, arg: Any) -> Any:
         self._check()
@@ -90,6 +90,6 @@ class _Watch:
 
 def _users(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
-        if owner(str(frame.f_globals.get("__name__", ""))) == "user":
+        if is_users(frame):
             yield frame
         frame = frame.f_back

@@ -101,11 +101,9 @@ def reset_not_in_place(names: Sequence[str], at: Planned, record: StepRecord) ->
 
 def reset_finding(unrestored: Sequence[str], backend: str) -> Finding:
     """reset() leaves something behind."""
-    more = len(unrestored) - 5
-    names = ", ".join(f"`{name}`" for name in unrestored[:5]) + (f" and {more} more" if more > 0 else "")
     return Finding(
         "CGD002",
-        f"reset() does not bring back {names}.",
+        f"reset() does not bring back {_listed(unrestored)}.",
         RULES["CGD002"].severity,
         Proof.MEASURED,
         "Restore it in reset(), in place.",

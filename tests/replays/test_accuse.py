@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from cudagraph_doctor.checks import replay_inputs
-from cudagraph_doctor.findings import Location, Proof
+from cudagraph_doctor.findings import Location, Outcome, Proof
 from cudagraph_doctor.graph.backend import Edit, LiveGraph
 from cudagraph_doctor.graph.emulated import EmulatedBackend
 from cudagraph_doctor.graph.model import GraphNode, NodeKind
@@ -191,6 +192,14 @@ def test_no_candidate_is_accused_beside_memory_that_is_gone(made_up: History) ->
     assert not found.flags and found.unexplained == [bad]
 
 
+def inputs_of(make: Callable[[str], object], steps: int, rows: int) -> Outcome:
+    """What `inputs` says of a target, emulated."""
+    backend = EmulatedBackend()
+    with backend.installed(), torch.no_grad():
+        settings = Settings(check="inputs", steps=steps, batch_sizes=(rows,))
+        return replay_inputs.run(make(backend.device), backend, settings, Silent())
+
+
 class Rebinding:
     """Another bias than the captured one at each step, and work that only captures do: nothing mends that."""
 
@@ -216,11 +225,7 @@ class Rebinding:
 
 
 def test_what_is_rebound_beside_a_fault_that_nothing_heals_is_told() -> None:
-    backend = EmulatedBackend()
-    with backend.installed(), torch.no_grad():
-        outcome = replay_inputs.run(
-            Rebinding(backend.device), backend, Settings(check="inputs", steps=2, batch_sizes=(4,)), Silent()
-        )
+    outcome = inputs_of(Rebinding, steps=2, rows=4)
     (finding,) = outcome.findings
     assert finding.culprit is not None and finding.culprit.name == "bias" and finding.proof is Proof.MEASURED
     assert "changes the result without healing it: something else is wrong besides" in finding.message
@@ -267,11 +272,7 @@ class Tripling:
 
 
 def test_what_an_engine_stages_with_other_values_is_not_called_never_refreshed() -> None:
-    backend = EmulatedBackend()
-    with backend.installed(), torch.no_grad():
-        outcome = replay_inputs.run(
-            Tripling(backend.device), backend, Settings(check="inputs", steps=6, batch_sizes=(2,)), Silent()
-        )
+    outcome = inputs_of(Tripling, steps=6, rows=2)
     (finding,) = outcome.findings
     assert (finding.code, finding.culprit and finding.culprit.name) == ("CGD301", "static")
     assert "is filled before each replay, and not with this step's values" in finding.message
