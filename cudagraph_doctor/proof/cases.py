@@ -49,6 +49,8 @@ class Case:
     """Whether values may be shown."""
     own_captures: bool = False
     """Whether the target captures its graphs itself, at host values of its own choice."""
+    to_recapture: str = ""
+    """What to do about the target for a graph captured now, which this step was not held against for want of it."""
     elsewhere: tuple[Elsewhere, ...] = ()
     """Graphs of other keys that have the faults as well."""
 

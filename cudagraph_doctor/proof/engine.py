@@ -14,6 +14,8 @@ from cudagraph_doctor.proof.schedule import choose, left_out, schedule_interlude
 from cudagraph_doctor.proof.subject import Held, Outputs, Planned, Replaying, hold
 from cudagraph_doctor.walk import walk
 
+_ADD_RECAPTURE = "add recapture() to the target, which captures the engine's graphs anew as at start-up"
+
 
 class EngineSubject:
     """Runs an EngineTarget's arms.
@@ -31,7 +33,7 @@ class EngineSubject:
         self.generators = returned.generators(target)
         self.untouchable = returned.untouchable(target)
         self._interludes = returned.interludes(target)
-        self.can_recapture = getattr(target, "recapture", None) is not None
+        self.to_recapture = "" if getattr(target, "recapture", None) else _ADD_RECAPTURE
         if not self.can_recapture:
             self.not_checked.append(
                 "no graph could be captured anew (the target has no recapture()): what is frozen "
@@ -42,6 +44,11 @@ class EngineSubject:
         self._replayed: dict[tuple[int, bool], set[int]] = {}
         """(position in the plan, graphs on or off) -> ordinals of the graphs that step replayed."""
         self._note(*backend.log.graphs)
+
+    @property
+    def can_recapture(self) -> bool:
+        """See `Subject.can_recapture`."""
+        return not self.to_recapture
 
     def _note(self, *graphs: LiveGraph) -> None:
         around = walk(self.roots())
@@ -128,10 +135,10 @@ class EngineSubject:
             if len(self._backend.log.graphs) == before:
                 self._step(at, graphs=True)
         if len(self._backend.log.graphs) == before:
-            self.can_recapture = False
+            self.to_recapture = "let recapture() drop the engine's graphs and capture them anew"
             raise Inconclusive(
                 "recapture() captured nothing, so there is no graph captured now to compare with",
-                fix="let recapture() drop the engine's graphs and capture them anew",
+                fix=self.to_recapture,
             )
         self._held = {live.ordinal: self._held[live.ordinal] for live in self._backend.log.graphs[before:]}
 

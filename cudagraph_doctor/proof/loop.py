@@ -43,7 +43,7 @@ class LoopSubject:
         self.pipelined = returned.pipelined(target)
         self.generators = returned.generators(target)
         self.untouchable: tuple[torch.Tensor, ...] = ()
-        self.can_recapture = True
+        self.to_recapture = ""
         self.form = "loop"
         self.around_forward: AbstractContextManager[Any] = nullcontext()
         """Entered around `forward` itself, where it runs eagerly on true values."""
@@ -59,6 +59,11 @@ class LoopSubject:
         self._staging = Staging(target, self._next_inputs, backend.device)
         self._shapes: dict[int, dict[str, torch.Size]] = {}
         """Position in the plan -> shapes of what the eager step put out, by path."""
+
+    @property
+    def can_recapture(self) -> bool:
+        """See `Subject.can_recapture`."""
+        return not self.to_recapture
 
     # the plan
 

@@ -75,10 +75,10 @@ class RunnerSubject(LoopSubject):
             runner(self._fresh_inputs(at.step, at.rows))
         if len(self._backend.log.graphs) == before:
             self._fresh_runner = None
-            self.can_recapture = False
+            self.to_recapture = "let graphed() return a new runner with graphs of its own each time"
             raise Inconclusive(
                 "a second call of graphed() captured nothing, so there is no graph captured now to compare with",
-                fix="let graphed() return a new runner with graphs of its own each time",
+                fix=self.to_recapture,
             )
 
     def drop_fresh(self) -> None:

@@ -359,7 +359,8 @@ class Steps:
             where = places.around(self.subject.target, self.arms, at, diagnosis.launched)
             module, values = self._module(at), self._settings.values
             own = self.subject.form != "loop"
-            self.cases.append(Case(at, kind, record, diagnosis, module, where, owners, (at.step,), values, own))
+            lacks = self.subject.to_recapture if kind is Kind.UNTOLD else ""
+            self.cases.append(Case(at, kind, record, diagnosis, module, where, owners, (at.step,), values, own, lacks))
         elif kind is Kind.UNKNOWN and not any(n.code == "CGD001" for n in self.notes):
             self.notes.append(unknown_note(at, record, backend))
         elif kind in (Kind.NUMERICS, Kind.HARMLESS, Kind.SHAPE) and not any(

@@ -105,10 +105,14 @@ class Subject(Protocol):
     generators: tuple[torch.Generator, ...]
     untouchable: tuple[torch.Tensor, ...]
     """Memory shared with peers: neither written nor restored, and so not compared."""
-    can_recapture: bool
-    """Whether there is a fresh arm."""
+    to_recapture: str
+    """What to do about the target so that there is a fresh arm; "" where there is one."""
     not_checked: list[str]
     """What turned out to be out of reach, in sentences."""
+
+    @property
+    def can_recapture(self) -> bool:
+        """Whether there is a fresh arm."""
 
     def plan(self, steps: int, keys: Sequence[int], sizes: Sequence[int], exhaustive: bool) -> list[Planned]:
         """The steps to compare, in an order that finds stale tails (`schedule.py`)."""

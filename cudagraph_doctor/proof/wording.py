@@ -58,6 +58,10 @@ _UNNAMED_WRONG = (
     "derives wrongly; padding rows that address what live rows own; work on a stream that the capture did not see; a "
     "branch that asks whether a capture is running."
 )
+_UNNAMED_UNTOLD = (
+    "{do}, and run this again: a graph captured now tells what is frozen in the old one from what staging does wrong, "
+    "and more can be tried with it. So far no culprit could be named: nothing that was tried heals it."
+)
 _EITHER = "either staging is wrong, or a value that the step sets on the host before it replays is baked in."
 
 
@@ -103,7 +107,9 @@ def explain(case: Case, backend: str) -> list[Finding]:
             message += f" A graph that the target captures now differs as well: {_EITHER}"
         else:
             message += f" A graph captured now differs as well, {'so nothing is frozen' if as_wrong else 'otherwise'}."
-    return [finding.about("CGD102", Proof.MEASURED, _state_culprit(record.replayed), message, _UNNAMED_WRONG)]
+    do = case.to_recapture
+    fix = _UNNAMED_UNTOLD.format(do=do[:1].upper() + do[1:]) if do else _UNNAMED_WRONG
+    return [finding.about("CGD102", Proof.MEASURED, _state_culprit(record.replayed), message, fix)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -798,11 +798,13 @@ def test_replays_that_do_not_repeat(make: Make, diff: Callable[..., Outcome]) ->
 def test_an_engine_without_recapture(make: Make, diff: Callable[..., Outcome]) -> None:
     outcome = diff(make(CountingEngine, step=in_graphs(lambda self, i, y: y + 100)), 2)
     assert "either staging is wrong, or a value that the step sets" in only(outcome).message
+    assert "ecapture()" not in only(outcome).fix
     target = make(CountingEngine, step=in_graphs(lambda self, i, y: y + 100))
     target.recapture = None
     outcome = diff(target, 2)
     assert only(outcome).code == "CGD102" and "up to 100 of 2, in 5 of 5 replays" in only(outcome).message
     assert any("no recapture()" in text for text in outcome.not_checked)
+    assert only(outcome).fix.startswith("Add recapture() to the target")
 
 
 def test_a_value_that_an_engine_sets_before_it_replays(make: Make, diff: Callable[..., Outcome]) -> None:
@@ -866,6 +868,7 @@ def test_a_runner_that_is_made_once_is_judged_without_a_fresh_graph(make: Make, 
 
     outcome = diff(make(graphed=graphed, engine=None), 2)
     assert only(outcome).code == "CGD102" and only(outcome).evidence["kind"] == "untold"
+    assert only(outcome).fix.startswith("Let graphed() return a new runner")
     assert any("second call of graphed()" in text for text in outcome.not_checked)
 
 

@@ -186,7 +186,7 @@ def test_nodes_that_do_not_tell_are_looked_up_in_another_capture(
     assert places.launched(arms, at, silent, node) == graph.nodes[node.index].origin is not None
     assert seen == [True, True], "captured from the saved state"
     assert arms.subject.held(at, fresh=True) == []
-    arms.subject.can_recapture = False
+    arms.subject.to_recapture = "add it"
     assert places.launched(arms, at, silent, node) is None and len(seen) == 2
 
 
@@ -196,9 +196,9 @@ def test_a_real_node_is_looked_up_in_another_capture(loop_target: Make, arms_of:
     arms, at = opened(arms_of(loop_target(), 2))
     graph, node = node_of(arms, at, "mul")
     assert node.origin is None
-    arms.subject.can_recapture = False
+    arms.subject.to_recapture = "add it"
     assert places.launched(arms, at, graph, node) is None
-    arms.subject.can_recapture = True
+    arms.subject.to_recapture = ""
     assert places.launched(arms, at, graph, node) is not None
 
 

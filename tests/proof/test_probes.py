@@ -159,5 +159,5 @@ def test_an_engine_that_captures_right(engine_target: Make, arms_of: Make) -> No
     arms, at, beyond = at_last_step(arms_of(target, 2, 4))
     assert first_diverging_module(arms, at, beyond) == ""
     target.recapture = None
-    arms.subject.can_recapture = False
+    arms.subject.to_recapture = "add it"
     assert first_diverging_module(arms, at, beyond) == ""
