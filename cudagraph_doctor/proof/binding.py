@@ -32,11 +32,22 @@ def bound_at(arms: Arms, at: Planned, name: str) -> Location | None:
         return arms.subject.static_now(at).get(name) if found is None else found
 
     for arm in (Arm.REPLAYED, Arm.EAGER):
-        watch = _Watch(now)
+        watch = _Watch(now, torch.Tensor.data_ptr)
         arms.run(arm, at, around=watch.tracing())
         if watch.found is not None:
             return _location(watch.found)
     return None
+
+
+def kept_at(arms: Arms, name: str, run: Callable[[], object]) -> Location | None:
+    """The line after which the path `name` leads to another object while `run` runs, in whatever memory that lies.
+
+    None if no line of the user's does it.
+    """
+    watch = _Watch(lambda: follow(arms.subject.roots(), name), id)
+    with watch.tracing():
+        run()
+    return _location(watch.found) if watch.found else None
 
 
 def _location(line: _Line) -> Location:
@@ -46,15 +57,17 @@ def _location(line: _Line) -> Location:
 
 
 class _Watch:
-    """Looks before each line of the user's where a tensor is; the line that ran last has moved it.
+    """Looks before each line of the user's where a name leads to; the line that ran last has led it elsewhere.
 
     Args:
         look: finds the tensor.
+        place: what is another number for a tensor elsewhere. Tensors are held, so that none comes back.
     """
 
-    def __init__(self, look: Callable[[], torch.Tensor | None]) -> None:
+    def __init__(self, look: Callable[[], torch.Tensor | None], place: Callable[[torch.Tensor], int]) -> None:
         self.found: _Line | None = None
         self._look = look
+        self._place = place
         self._at: tuple[torch.Tensor, int] | None = None
         self._last: _Line | None = None
 
@@ -82,10 +95,12 @@ class _Watch:
 
     def _check(self) -> None:
         tensor = self._look()
-        now = None if tensor is None else (tensor, tensor.data_ptr())
-        if now is not None and self._at is not None and now[1] != self._at[1] and self._last is not None:
+        if tensor is None:
+            return
+        now = (tensor, self._place(tensor))
+        if self._last is not None and (self._at is None or now[1] != self._at[1]):
             self.found = self._last
-        self._at = now or self._at
+        self._at = now
 
 
 def _users(frame: FrameType | None) -> Iterator[FrameType]:

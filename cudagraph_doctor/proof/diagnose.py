@@ -190,7 +190,7 @@ class Doctor:
 
     def _mark(self, at: Planned, found: Diagnosis, scene: Scene) -> None:
         for remedy in found.culprits[:1]:
-            if remedy.cause is Cause.REBOUND and remedy.buffer is not None:
+            if remedy.cause is Cause.ATTRIBUTE or (remedy.cause is Cause.REBOUND and remedy.buffer is not None):
                 remedy.notes["line"] = binding.bound_at(self._arms, at, remedy.name)
         graphs = self.read(scene.held) if found.culprits or found.beside else []
         repaired.mark([*found.culprits, *found.beside], scene, graphs, at, found.launched)

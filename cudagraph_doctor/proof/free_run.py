@@ -20,6 +20,7 @@ from cudagraph_doctor.graph.backend import LiveGraph
 from cudagraph_doctor.progress import Progress
 from cudagraph_doctor.proof.arms import Arms, overlaps
 from cudagraph_doctor.proof.at_once import AtOnce
+from cudagraph_doctor.proof.binding import kept_at
 from cudagraph_doctor.proof.compare import Level, compare, without_values, worst
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.rules import RULES
@@ -154,6 +155,7 @@ def _kept_outputs(arms: Arms, plan: Sequence[Planned], first: list[Outputs], val
             Proof.CONFIRMED,
             f"Clone what is kept over a replay (`{name.rpartition('.')[2]} = output.clone()`).",
             culprit=Culprit("output", name),
+            location=kept_at(arms, name, lambda: run_freely(arms, plan[: at + 1])),
             step=step.step,
             key=str(step.key),
             backend=arms.backend.name,

@@ -351,6 +351,38 @@ def test_graphs_that_are_captured_in_reset_are_counted(emulated: Backend) -> Non
     assert not any(said.startswith("what replays read at") for said in sound)
 
 
+class SetsInCapture(ScoredInPlace):
+    """The captured code sets `largest`, and the engine reads it behind the replay."""
+
+    def scores(self, rows: int) -> torch.Tensor:
+        scores = super().scores(rows)
+        self.largest = scores.amax()
+        return scores
+
+    def step(self, i: int, n: int) -> torch.Tensor:
+        scores = super().step(i, n)
+        return scores / self.largest
+
+
+class ReadsOwnOutput(ScoredInPlace):
+    """Each graph's own `largest` is one of its outputs."""
+
+    def scores(self, rows: int) -> torch.Tensor:
+        scores = super().scores(rows)
+        return torch.cat([scores, scores.amax().reshape(1)])
+
+    def step(self, i: int, n: int) -> torch.Tensor:
+        scores = super().step(i, n)
+        return scores[:-1] / scores[-1]
+
+
+def test_an_attribute_that_a_capture_sets_is_told_by_the_line_that_sets_it(emulated: Backend) -> None:
+    (found,) = looked_at(emulated, SetsInCapture).findings
+    assert found.code == "CGD317" and found.location is not None
+    assert found.location.code == "self.largest = scores.amax()"
+    assert not looked_at(emulated, ReadsOwnOutput).findings
+
+
 @pytest.mark.gpu
 def test_a_sound_target_passes_on_a_gpu(cuda: Backend) -> None:
     outcome = looked_at(cuda, Loop)

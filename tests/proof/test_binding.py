@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from cudagraph_doctor.proof.arms import Arms
-from cudagraph_doctor.proof.binding import bound_at
+from cudagraph_doctor.proof.binding import bound_at, kept_at
 from cudagraph_doctor.proof.subject import Planned
 
 Inputs = dict[str, torch.Tensor]
@@ -96,3 +96,22 @@ def test_whoever_traced_before_goes_on(loop_target: Make, arms_of: MakeArms) -> 
         assert sys.gettrace() is mine
     finally:
         sys.settrace(earlier)
+
+
+@pytest.mark.parametrize("before", [None, []], ids=["at the first time", "in a list"])
+def test_what_is_kept_in_the_same_memory_is_another_object(
+    loop_target: Make, arms_of: MakeArms, before: list[torch.Tensor] | None
+) -> None:
+    def two_steps() -> None:
+        for _ in range(2):
+            if before is None:
+                target.last = y[:1]
+            else:
+                target.last.append(y[:1])
+
+    target = loop_target(last=before)
+    arms, _ = arms_of(target, 2)
+    y, name = torch.zeros(2), "last" if before is None else "last[0]"
+    found = kept_at(arms, name, two_steps)
+    assert found is not None and found.code.startswith("target.last") and found.role == "bound"
+    assert kept_at(arms, name, lambda: None) is None

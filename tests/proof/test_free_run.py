@@ -73,6 +73,7 @@ def test_an_output_that_is_kept_over_a_replay(engine_target: Make, arms_of: Make
     assert finding.culprit is not None and (finding.culprit.kind, finding.culprit.name) == ("output", "last")
     assert finding.step == 1 and "last = output.clone()" in finding.fix
     assert finding.evidence["kept"] == ["last"]
+    assert finding.location is not None and finding.location.code == "self.last = y.clone() if clone else y[:n]"
 
 
 def test_a_clone_may_be_kept(engine_target: Make, arms_of: Make) -> None:
