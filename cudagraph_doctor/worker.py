@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import faulthandler
+import gc
 import importlib
 import json
 import os
@@ -113,6 +114,7 @@ def perform(settings: Settings, checks: tuple[str, ...], send: Send) -> None:
         backend, reason = choose_backend(settings.backend)
         facts = {**environment.runtime(), "backend": backend.name, "backend_reason": reason}
         send({"event": "backend", "environment": facts})
+        gc.freeze()  # torch's modules stay: a check collects garbage several times, and each time would visit them all
         with backend.installed():
             from cudagraph_doctor import loader
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import subprocess
@@ -182,6 +183,12 @@ def bucket() -> Callable[[int], int]:
     """The bucket of a batch size in recordings."""
     found: Callable[[int], int] = _beside("made_up_traces.record_all").bucket
     return found
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay: checks collect garbage many times, and each time would visit them all."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

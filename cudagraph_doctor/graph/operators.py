@@ -166,16 +166,21 @@ def learn(func: Callable[..., Any]) -> Operator:
     )
 
 
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """All tensors of an argument or result, in order; lists and dicts are entered."""
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """All tensors of an argument or result, in order; lists and dicts are entered. Called for every operator."""
     if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from tensors_in(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from tensors_in(item)
+        return [value]
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return []
+    found: list[torch.Tensor] = []
+    for item in value:
+        if isinstance(item, torch.Tensor):
+            found.append(item)
+        elif isinstance(item, (list, tuple, dict)):
+            found += tensors_in(item)
+    return found
 
 
 def decomposed(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

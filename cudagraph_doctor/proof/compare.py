@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from cudagraph_doctor.graph.unseen import unseen
 from cudagraph_doctor.settings import Tolerance
 
 
@@ -96,7 +97,11 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether shape, dtype and every bit are the same."""
-    return a.shape == b.shape and a.dtype == b.dtype and torch.equal(bits(a), bits(b.to(a.device)))
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    b = b.to(a.device)
+    with unseen(a, b):
+        return torch.equal(bits(a), bits(b))
 
 
 def relative_tolerance(dtype: torch.dtype) -> float:
@@ -152,6 +157,14 @@ def compare_leaf(
     reference = reference.to(value.device)
     if same_bits(value, reference):
         return Difference(path, Level.EQUAL, total=value.numel())
+    with unseen(value, reference):
+        return _unequal(path, value, reference, given or {}, exact)
+
+
+def _unequal(
+    path: str, value: torch.Tensor, reference: torch.Tensor, given: Mapping[str, Tolerance], exact: Container[str]
+) -> Difference:
+    """How much tensors of one shape, dtype and device differ that are not the same."""
     width = value.element_size()
     unequal = (bits(value) != bits(reference)).reshape(bits(value).shape[0], -1, width).any(-1)
     rows = tuple(unequal.any(-1).nonzero().flatten()[:64].tolist())
@@ -175,8 +188,8 @@ def compare_leaf(
         return Difference(
             level=Level.LARGE, max_abs=max_abs, scale=scale, reason=f"{int(odd.sum())} values: {kind}", **common
         )
-    allowed = _tolerance(path, value.dtype, given or {})
-    counts = path in exact and max_abs >= 1 and not is_given(path, given or {})
+    allowed = _tolerance(path, value.dtype, given)
+    counts = path in exact and max_abs >= 1 and not is_given(path, given)
     level = Level.SMALL if max_abs <= allowed.atol + allowed.rtol * scale and not counts else Level.LARGE
     return Difference(level=level, max_abs=max_abs, scale=scale, exact=counts, **common)
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import torch
 
+from cudagraph_doctor.graph.unseen import unseen
 from cudagraph_doctor.reference_models import nvrtc
 from cudagraph_doctor.reference_models.nvrtc import Kernel
 
@@ -52,15 +53,16 @@ def by_operators(data: torch.Tensor, weighed: torch.Tensor) -> torch.Tensor:
     Returns: int64, one a chunk; the last chunk may be short.
     """
     parts = []
-    for start in range(0, data.numel(), _SLAB):
-        slab = data[start : start + _SLAB]
-        missing = -slab.numel() % (CHUNK if slab.numel() > CHUNK else 4)
-        if missing or slab.data_ptr() % 4:
-            slab = torch.nn.functional.pad(slab, (0, missing))
-        # half words: the top bit of a whole one times any odd weight is the same, so two flipped signs would cancel
-        words = slab.view(torch.int32).view(-1, min(CHUNK, slab.numel()) // 4)
-        parts.append((words * weighed[: words.shape[1]]).sum(1))
-    return torch.cat(parts)
+    with unseen():
+        for start in range(0, data.numel(), _SLAB):
+            slab = data[start : start + _SLAB]
+            missing = -slab.numel() % (CHUNK if slab.numel() > CHUNK else 4)
+            if missing or slab.data_ptr() % 4:
+                slab = torch.nn.functional.pad(slab, (0, missing))
+            # half words: the top bit of a whole one times any odd weight is the same, so two flipped signs would cancel
+            words = slab.view(torch.int32).view(-1, min(CHUNK, slab.numel()) // 4)
+            parts.append((words * weighed[: words.shape[1]]).sum(1))
+        return torch.cat(parts)
 
 
 @functools.cache

@@ -128,7 +128,7 @@ class Watch(TorchDispatchMode):
 
     def _survey(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether any argument lies on the device."""
-        tensors = list(tensors_in((args, kwargs)) if kwargs else tensors_in(args))
+        tensors = tensors_in((args, kwargs)) if kwargs else tensors_in(args)
         count = 0
         for tensor in tensors:
             memory = memory_of(tensor)
