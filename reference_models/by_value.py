@@ -27,7 +27,7 @@ def scale_rows(x: torch.Tensor, scale: float) -> torch.Tensor:
     return out
 
 
-@scale_rows.register_kernel("cpu")
+@torch.library.impl("cudagraph_doctor::scale_rows", "cpu")
 def _(x: torch.Tensor, scale: float) -> torch.Tensor:
     return x * scale
 
@@ -48,7 +48,7 @@ def load_rows(x: torch.Tensor, rows: int) -> torch.Tensor:
     return out
 
 
-@load_rows.register_kernel("cpu")
+@torch.library.impl("cudagraph_doctor::load_rows", "cpu")
 def _(x: torch.Tensor, rows: int) -> torch.Tensor:
     out = torch.zeros_like(x)
     out[:rows] = x[:rows]
@@ -79,7 +79,7 @@ def key_amax(
     return out
 
 
-@key_amax.register_kernel("cpu")
+@torch.library.impl("cudagraph_doctor::key_amax", "cpu")
 def _(
     key_cache: torch.Tensor, block_table: torch.Tensor, seq_lens: torch.Tensor, splits: int, strided: bool
 ) -> torch.Tensor:

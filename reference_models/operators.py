@@ -1,8 +1,9 @@
 """The decode step's custom operators, `torch.ops.cudagraph_doctor.*`: a CUDA kernel, a CPU form and a fake form each.
 
 On CUDA everything is bf16 with float accumulation; on CPU float32 or bf16. Rows are requests, one token each. The CPU
-forms are plain torch; they also serve as the reader's definition of what the kernels compute. Next on the path:
-`decode.py`, the model made of these.
+forms are plain torch; they also serve as the reader's definition of what the kernels compute. They are registered bare:
+`register_kernel` would import torch's compiler at the first call, a second of every run. Next on the path: `decode.py`,
+the model made of these.
 """
 
 # No `from __future__ import annotations` here: torch reads the schemas from the annotations.
@@ -27,7 +28,7 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     return out
 
 
-@rms_norm.register_kernel("cpu")
+@torch.library.impl("cudagraph_doctor::rms_norm", "cpu")
 def _(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     wide = x.float()
     return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * weight.float()).to(x.dtype)
@@ -54,7 +55,7 @@ def rotary_embedding(qk: torch.Tensor, positions: torch.Tensor, cos_sin: torch.T
         rotate((rows,), threads, qk, positions, cos_sin, heads, qk.stride(0), offset)
 
 
-@rotary_embedding.register_kernel("cpu")
+@torch.library.impl("cudagraph_doctor::rotary_embedding", "cpu")
 def _(qk: torch.Tensor, positions: torch.Tensor, cos_sin: torch.Tensor, offset: int = 0) -> None:
     cos, sin = cos_sin[positions + offset].unsqueeze(1).chunk(2, dim=-1)
     first, second = qk.float().chunk(2, dim=-1)
@@ -89,7 +90,7 @@ def reshape_and_cache(
         write((rows,), _threads(width // _VECTOR), key, value, key_cache, value_cache, slot_mapping, width, *strides)
 
 
-@reshape_and_cache.register_kernel("cpu")
+@torch.library.impl("cudagraph_doctor::reshape_and_cache", "cpu")
 def _(
     key: torch.Tensor,
     value: torch.Tensor,
@@ -142,7 +143,7 @@ def paged_attention_decode(
     return out
 
 
-@paged_attention_decode.register_kernel("cpu")
+@torch.library.impl("cudagraph_doctor::paged_attention_decode", "cpu")
 def _(
     query: torch.Tensor,
     key_cache: torch.Tensor,
@@ -189,7 +190,7 @@ def silu_and_mul(gate_up: torch.Tensor) -> torch.Tensor:
     return out
 
 
-@silu_and_mul.register_kernel("cpu")
+@torch.library.impl("cudagraph_doctor::silu_and_mul", "cpu")
 def _(gate_up: torch.Tensor) -> torch.Tensor:
     gate, up = gate_up.float().chunk(2, dim=-1)
     return (torch.nn.functional.silu(gate) * up).to(gate_up.dtype)
