@@ -165,7 +165,9 @@ class Decoder(nn.Module):
 
     def caches(self) -> dict[str, torch.Tensor]:
         """The state, by name: "layers.0.attn.key_cache", ..."""
-        return {name: buffer for name, buffer in self.named_buffers() if name.endswith("_cache")}
+        # asked before each replay: `named_buffers` would look into every module for it
+        layers = [(f"layers.{i}.attn", layer.attn) for i, layer in enumerate(self.layers)]
+        return {f"{path}.{kind}": getattr(attn, kind) for path, attn in layers for kind in ("key_cache", "value_cache")}
 
     def reset_caches(self, seed: int) -> None:
         """Fill the caches in place with seeded noise, so that every slot holds what somebody may have written."""

@@ -14,9 +14,10 @@ from contextlib import contextmanager
 
 from cudagraph_doctor.measuring.model import Dependence, Switching
 from cudagraph_doctor.measuring.visits import number
-from cudagraph_doctor.proof.arms import Arms, Result, same_state
+from cudagraph_doctor.proof.arms import Arms, Result
 from cudagraph_doctor.proof.compare import compare
 from cudagraph_doctor.proof.state import Snapshot
+from cudagraph_doctor.proof.state_changes import same_state
 from cudagraph_doctor.proof.subject import Planned
 
 ORDERS = 3

@@ -20,7 +20,9 @@ import torch
 
 from cudagraph_doctor import tree
 from cudagraph_doctor.graph.backend import Backend, Block, LiveGraph
-from cudagraph_doctor.proof.state import Extent, Memory, Snapshot
+from cudagraph_doctor.proof.extent import Extent
+from cudagraph_doctor.proof.packed import Packed
+from cudagraph_doctor.proof.state import Memory, Snapshot
 from cudagraph_doctor.proof.state_changes import Changes
 from cudagraph_doctor.proof.subject import Planned, Replaying, Subject
 from cudagraph_doctor.rewalk import Rewalk
@@ -327,7 +329,7 @@ class Arms:
             leaves = tree.copies(outputs)
         del outputs
         self.backend.synchronize()
-        base = {} if self._saved is None else self._saved.memory
+        base = Packed({}) if self._saved is None else self._saved.memory
         return Result(arm, leaves, Changes(self.memory, self.found.state, base))
 
     def truth(self, at: Planned) -> dict[str, torch.Tensor]:
@@ -341,7 +343,8 @@ class Arms:
         self.rewind()
         if self.found.host_moves:
             self.subject.eager(at)
-        self.memory.restore(Snapshot(state, self.saved.random))
+        self.memory.put_back(state)
+        self.memory.set_random_state(self.saved.random)
         results = []
         for later in self._plan[at.index + 1 : at.index + 1 + horizon]:
             self.runs += 1
@@ -355,7 +358,7 @@ class Arms:
             self.rewind()
             self.subject.eager(at)
             self.memory.restore(touched, random=False)
-        self.memory.restore(Snapshot(result.state), random=False)
+        self.memory.put_back(result.state)
         self._history.append(at)
 
     def play(self, steps: Sequence[Planned], around: Callable[[Planned], AbstractContextManager[bool]]) -> list[Result]:
@@ -415,8 +418,3 @@ def span(tensor: torch.Tensor) -> tuple[int, int]:
 def overlaps(tensor: torch.Tensor, extent: Extent) -> bool:
     """Whether some of the tensor's bytes lie in the extent."""
     return extent.meets(Extent(*span(tensor)))
-
-
-def same_state(a: Mapping[Extent, torch.Tensor], b: Mapping[Extent, torch.Tensor]) -> bool:
-    """Whether two results left the same bytes."""
-    return all(torch.equal(a[e], b[e]) for e in a.keys() & b.keys())

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from cudagraph_doctor import blame, tree
 from cudagraph_doctor.proof.arms import Arm, Arms, span
-from cudagraph_doctor.proof.state import Extent
+from cudagraph_doctor.proof.extent import Extent
 from cudagraph_doctor.proof.subject import Planned
 
 _VOUCHED = 1 << 20

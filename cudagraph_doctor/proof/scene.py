@@ -15,13 +15,9 @@ import torch
 from cudagraph_doctor.blame import owner
 from cudagraph_doctor.graph.backend import LiveGraph
 from cudagraph_doctor.proof.arms import Arm, Arms
-from cudagraph_doctor.proof.subject import Held, Planned
+from cudagraph_doctor.proof.subject import Held, Planned, is_small
 from cudagraph_doctor.proof.weights import is_weight
 from cudagraph_doctor.walk import Walk, walk
-
-_MAX_BYTES = {True: 1 << 16, False: 1 << 22}
-"""By "is floating point": tensors above this size are caches or weights, no per-step inputs; only rebinding is tried
-on them."""
 
 
 @dataclass(slots=True)
@@ -74,21 +70,21 @@ def looking(arms: Arms, at: Planned, scene: Scene, arm: Arm = Arm.REPLAYED) -> A
             scene.held = arms.subject.held(at, fresh=arm is Arm.FRESH)
             around = arms.look_around()
             now = around.tensors
-            captured = scene.captured
-            memory = {storage.data_ptr() for held in scene.held for storage in held.storages}
+            memory = frozenset[int]().union(*(held.storages for held in scene.held))
             peers = {t.untyped_storage().data_ptr() for t in arms.subject.untouchable}
             scene.contents = {
                 n: t.clone()
-                for n, t in captured.items()
-                if not _weight(now.get(n)) and _small(t) and not _lies_in(t, peers)
+                for held in scene.held
+                for n, t in held.small.items()
+                if not _weight(now.get(n)) and not _lies_in(t, peers)
             }
             scene.live = {
-                n: t.clone() for n, t in now.items() if not _weight(t) and _small(t) and not _lies_in(t, memory)
+                n: t.clone() for n, t in now.items() if not _weight(t) and is_small(t) and not _lies_in(t, memory)
             }
             # what the staging code has at hand: an engine's true values are often locals
             for name, tensor in (walk(_locals()).tensors if not told else {}).items():
                 # on the host too: a value that staging forgets may never have come to the device
-                if not _weight(tensor) and _small(tensor) and not _lies_in(tensor, memory):
+                if not _weight(tensor) and is_small(tensor) and not _lies_in(tensor, memory):
                     scene.live.setdefault(name, tensor.to(arms.backend.device, copy=True))
             moved = _moved(arms, at, scene.held, around, fresh=arm is Arm.FRESH)
             own = {name for name, tensor in scene.paths.items() if not _lies_in(tensor, peers)} if moved else ()
@@ -151,11 +147,6 @@ def _locals() -> dict[str, Any]:
         frame = frame.f_back
     found.pop("self", None)  # a root, or reachable from one
     return found
-
-
-def _small(tensor: torch.Tensor) -> bool:
-    limit = _MAX_BYTES[tensor.dtype.is_floating_point]
-    return tensor.layout is torch.strided and 0 < tensor.numel() * tensor.element_size() <= limit
 
 
 def _weight(tensor: torch.Tensor | None) -> bool:

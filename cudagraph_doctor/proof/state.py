@@ -20,27 +20,17 @@ import torch
 from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.graph.backend import Backend, Block
 from cudagraph_doctor.proof import fingerprints
+from cudagraph_doctor.proof.extent import Extent
 from cudagraph_doctor.proof.fingerprints import CHUNK
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Extent:
-    """A stretch of a live allocation."""
-
-    address: int
-    bytes: int
-
-    def meets(self, other: Extent) -> bool:
-        """Whether some byte lies in both."""
-        return self.address < other.address + other.bytes and other.address < self.address + self.bytes
+from cudagraph_doctor.proof.packed import Packed
 
 
 @dataclass(slots=True)
 class Snapshot:
     """Saved bytes of some extents, and the random state of host and device."""
 
-    memory: Mapping[Extent, torch.Tensor]
-    """uint8 copies, in the doctor's own memory."""
+    memory: Packed
+    """Copies, in the doctor's own memory."""
     random: dict[str, Any] = field(default_factory=dict)
 
 
@@ -163,35 +153,43 @@ class Memory:
 
     def view(self, extent: Extent) -> torch.Tensor | None:
         """The extent's bytes as they are now (a uint8 view), or None if its allocation is gone."""
-        at = bisect.bisect_right(self._starts, extent.address) - 1
-        if at < 0 or extent.address + extent.bytes > self._blocks[at].address + self._blocks[at].bytes:
-            return None
-        block = self._blocks[at]
-        start = extent.address - block.address
-        data = self._bytes(block)
-        return None if data is None else data[start : start + extent.bytes]
+        return self.views([extent]).get(extent)
+
+    def views(self, extents: Iterable[Extent]) -> dict[Extent, torch.Tensor]:
+        """The same of several, ascending, without those that are gone."""
+        found: dict[Extent, torch.Tensor] = {}
+        seen: dict[Block, torch.Tensor | None] = {}
+        for extent in sorted(extents):
+            at = bisect.bisect_right(self._starts, extent.address) - 1
+            if at < 0 or extent.address + extent.bytes > self._blocks[at].address + self._blocks[at].bytes:
+                continue
+            block = self._blocks[at]
+            if block not in seen:
+                seen[block] = self._bytes(block)
+            data, start = seen[block], extent.address - block.address
+            if data is not None:
+                found[extent] = data[start : start + extent.bytes]
+        return found
 
     def save(self, extents: Iterable[Extent]) -> Snapshot:
         """Copy the extents (those still alive) and all random states."""
-        memory = {}
         with self._backend.own_memory(), torch.no_grad():
-            for extent in sorted(extents):
-                data = self.view(extent)
-                if data is not None:
-                    memory[extent] = data.clone()
-        return Snapshot(memory, self.random_state())
+            copies = Packed(self.views(extents))
+        return Snapshot(copies, self.random_state())
 
-    def restore(self, snapshot: Snapshot, random: bool = True) -> None:
-        """Put the bytes back (of extents still alive), and the random states unless `random` is False."""
+    def put_back(self, memory: Mapping[Extent, torch.Tensor]) -> None:
+        """Write saved bytes to where they were, of extents still alive."""
         with self._backend.own_memory(), torch.no_grad():
-            for extent, saved in snapshot.memory.items():
-                data = self.view(extent)
-                if data is not None:
-                    data.copy_(saved)
-        if random:
-            self.set_random_state(snapshot.random)
+            for extent, data in self.views(memory).items():
+                data.copy_(memory[extent])
         # an engine may stage on a stream of its own, which does not wait for ours
         self._backend.synchronize()
+
+    def restore(self, snapshot: Snapshot, random: bool = True) -> None:
+        """Put the bytes back, and the random states unless `random` is False."""
+        self.put_back(snapshot.memory)
+        if random:
+            self.set_random_state(snapshot.random)
 
     def random_state(self) -> dict[str, Any]:
         """States of Python's, numpy's and torch's generators and of the target's own."""

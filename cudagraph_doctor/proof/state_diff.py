@@ -15,7 +15,8 @@ import torch
 from cudagraph_doctor.graph.unseen import unseen
 from cudagraph_doctor.proof.arms import UNNAMED, span
 from cudagraph_doctor.proof.compare import Level, relative_tolerance
-from cudagraph_doctor.proof.state import Extent
+from cudagraph_doctor.proof.extent import Extent
+from cudagraph_doctor.proof.state_changes import unlike
 
 _SHOWN = 16
 _ADDRESSES = ("slot", "block", "table", "page", "loc", "index", "indices", "idx")
@@ -117,18 +118,19 @@ def state_difference(
         reserved: tensors with rows of dimension 0 that may hold anything, under whatever name these bytes are met.
     """
     found = StateDifference()
+    spans = [(name, tensor, *span(tensor)) for name, tensor in tensors.items() if tensor.is_contiguous()]
     with unseen():
-        for extent in sorted(reference.keys() & result.keys() & before.keys()):
-            was, ref, new = before[extent], reference[extent], result[extent]
-            if torch.equal(ref, new):
+        for extent in unlike(reference, result):
+            if extent not in before:
                 continue
+            was, ref, new = before[extent], reference[extent], result[extent]
+            end = extent.address + extent.bytes
             covered = torch.zeros(extent.bytes, dtype=torch.bool, device=ref.device)
             spare = _spare(extent, reserved, ref.device)
-            for name, tensor in tensors.items():
-                if not tensor.is_contiguous():
+            for name, tensor, start, size in spans:
+                low, high = max(start, extent.address), min(start + size, end)
+                if low >= high:
                     continue
-                start, size = span(tensor)
-                low, high = max(start, extent.address), min(start + size, extent.address + extent.bytes)
                 # an element that the extent cuts in two is left to the unnamed bytes
                 width = tensor.element_size()
                 low, high = low + (start - low) % width, high - (high - start) % width

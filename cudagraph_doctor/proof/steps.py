@@ -15,7 +15,7 @@ from cudagraph_doctor.errors import Inconclusive, TargetError
 from cudagraph_doctor.findings import Finding, Step
 from cudagraph_doctor.given_names import reserved_rows
 from cudagraph_doctor.proof import places
-from cudagraph_doctor.proof.arms import UNNAMED, Arm, Arms, Result, same_state
+from cudagraph_doctor.proof.arms import UNNAMED, Arm, Arms, Result
 from cudagraph_doctor.proof.cases import Case, merge
 from cudagraph_doctor.proof.compare import Level, compare, is_given, without_values
 from cudagraph_doctor.proof.danger import Danger
@@ -29,6 +29,7 @@ from cudagraph_doctor.proof.probes import first_diverging_module
 from cudagraph_doctor.proof.repair import Cause
 from cudagraph_doctor.proof.runner import RunnerSubject
 from cudagraph_doctor.proof.shape import Outputs, parts_by_rounding
+from cudagraph_doctor.proof.state_changes import same_state
 from cudagraph_doctor.proof.state_diff import harmful, owner, state_difference
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.proof.verdict import Counted, Gap, Kind, StepRecord, judge, needs_fresh, worse

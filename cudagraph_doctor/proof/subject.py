@@ -41,6 +41,15 @@ Replaying = Callable[[Planned | None], None]
 """Told the step before a graph is replayed, and None once the device is done with it."""
 
 
+_MAX_BYTES = {True: 1 << 16, False: 1 << 22}
+"""By "is floating point": tensors above this size are caches or weights, no per-step inputs."""
+
+
+def is_small(tensor: torch.Tensor) -> bool:
+    """Whether the tensor may hold a step's values, by its size."""
+    return tensor.layout is torch.strided and 0 < tensor.nbytes <= _MAX_BYTES[tensor.dtype.is_floating_point]
+
+
 @dataclass(slots=True)
 class Held:
     """What a graph's surroundings looked like when it was captured.
@@ -59,11 +68,14 @@ class Held:
     before: dict[str, torch.Tensor] = field(default_factory=dict)
     """Where paths led to when the capture began, if that was elsewhere: the step has bound them anew, and may have read
     what was there before."""
-    storages: tuple[torch.UntypedStorage, ...] = field(init=False)
-    """Of `tensors`: asking a tensor for its own takes longer than asking that for its address."""
+    small: dict[str, torch.Tensor] = field(init=False)
+    """Those of `tensors` that may be a step's values."""
+    storages: frozenset[int] = field(init=False)
+    """Addresses of the storages of `tensors`. They stay, as the memory is held; asked before each replay."""
 
     def __post_init__(self) -> None:
-        self.storages = tuple(tensor.untyped_storage() for tensor in self.tensors.values())
+        self.small = {name: tensor for name, tensor in self.tensors.items() if is_small(tensor)}
+        self.storages = frozenset(tensor.untyped_storage().data_ptr() for tensor in self.tensors.values())
 
     @property
     def paths(self) -> dict[str, torch.Tensor]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 
 from cudagraph_doctor.proof.arms import Arms, Discovery, span
-from cudagraph_doctor.proof.state import Extent
+from cudagraph_doctor.proof.extent import Extent
 from cudagraph_doctor.walk import Walk
 
 _SELDOM = 1

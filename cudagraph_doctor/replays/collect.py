@@ -18,10 +18,10 @@ from cudagraph_doctor.graph.model import CapturedGraph
 from cudagraph_doctor.proof import places
 from cudagraph_doctor.proof.arms import Arm, Arms, span
 from cudagraph_doctor.proof.engine import EngineSubject
+from cudagraph_doctor.proof.extent import Extent
 from cudagraph_doctor.proof.reading import read
 from cudagraph_doctor.proof.repair import corner
 from cudagraph_doctor.proof.scene import Scene, look
-from cudagraph_doctor.proof.state import Extent
 from cudagraph_doctor.proof.subject import Planned
 from cudagraph_doctor.proof.weights import weight_names
 from cudagraph_doctor.replays.freed import Lost, lost

@@ -23,12 +23,13 @@ import torch
 from cudagraph_doctor.errors import Inconclusive, UsageError
 from cudagraph_doctor.graph.backend import Backend, LiveGraph
 from cudagraph_doctor.progress import Progress
-from cudagraph_doctor.proof.arms import Arm, Arms, Result, overlaps, same_state
+from cudagraph_doctor.proof.arms import Arm, Arms, Result, overlaps
 from cudagraph_doctor.proof.compare import compare
 from cudagraph_doctor.proof.engine import EngineSubject
 from cudagraph_doctor.proof.loop import LoopSubject
 from cudagraph_doctor.proof.scene import Scene, look
 from cudagraph_doctor.proof.start import discover, planned, subject_of
+from cudagraph_doctor.proof.state_changes import same_state
 from cudagraph_doctor.proof.subject import Planned, Subject
 from cudagraph_doctor.replays.surveyed import LeftAlone, Surveyed
 from cudagraph_doctor.settings import Settings

@@ -10,7 +10,9 @@ import torch
 
 from cudagraph_doctor.measuring.switching import switch
 from cudagraph_doctor.proof.arms import Arm, Discovery, Result
-from cudagraph_doctor.proof.state import Extent, Snapshot
+from cudagraph_doctor.proof.extent import Extent
+from cudagraph_doctor.proof.packed import Packed
+from cudagraph_doctor.proof.state import Snapshot
 from cudagraph_doctor.proof.subject import Planned
 
 VISITS = [Planned(i, 0, key, key) for i, key in enumerate((8, 4, 2, 1))]
@@ -37,7 +39,7 @@ class Rows:
     def refresh(self) -> None: ...
 
     def save(self, extents: Collection[Extent]) -> Snapshot:
-        return Snapshot({ROWS: self.data.clone()} if extents else {})
+        return Snapshot(Packed({ROWS: self.data} if extents else {}))
 
     def restore(self, snapshot: Snapshot, random: bool) -> None:
         assert not random

@@ -13,9 +13,10 @@ import torch
 
 from cudagraph_doctor.checks.eager_diff import subject_of
 from cudagraph_doctor.graph.backend import Backend
-from cudagraph_doctor.proof.arms import Arm, Arms, Result, overlaps, same_state, span
+from cudagraph_doctor.proof.arms import Arm, Arms, Result, overlaps, span
 from cudagraph_doctor.proof.compare import compare
-from cudagraph_doctor.proof.state import Extent
+from cudagraph_doctor.proof.extent import Extent
+from cudagraph_doctor.proof.state_changes import same_state
 from cudagraph_doctor.proof.subject import Planned
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ import torch
 
 from cudagraph_doctor.errors import Inconclusive
 from cudagraph_doctor.graph.backend import Backend, Block, GraphLog
+from cudagraph_doctor.proof.extent import Extent
 from cudagraph_doctor.proof.fingerprints import CHUNK
-from cudagraph_doctor.proof.state import Extent, Memory
+from cudagraph_doctor.proof.state import Memory
 
 
 class MadeUpMemory:

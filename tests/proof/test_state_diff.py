@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cudagraph_doctor.proof.compare import Level
-from cudagraph_doctor.proof.state import Extent
+from cudagraph_doctor.proof.extent import Extent
 from cudagraph_doctor.proof.state_diff import (
     Place,
     StateDifference,

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cudagraph_doctor.proof.arms import Discovery, span
-from cudagraph_doctor.proof.state import Extent
+from cudagraph_doctor.proof.extent import Extent
 from cudagraph_doctor.proof.weights import is_weight, weight_names
 from cudagraph_doctor.walk import Walk, walk
 

@@ -62,7 +62,8 @@ def found(kind: type[Loop] = Loop, **how: bool) -> list[Lost]:
         arms.save()
         arms.run(Arm.EAGER, plan[0])
         for held in subject.held(plan[0]):
-            held.tensors.pop("passing", None)  # the doctor holds what it can name
+            for named in (held.tensors, held.small):  # the doctor holds what it can name
+                named.pop("passing", None)
         held_now = look(arms, plan[0]).held
         return lost(arms, plan[0], held_now, read(arms, held_now))
 
