@@ -22,6 +22,7 @@ from cudagraph_doctor.progress import Progress
 from cudagraph_doctor.proof.arms import Arms
 from cudagraph_doctor.proof.danger import Danger
 from cudagraph_doctor.proof.free_run import free_run_findings
+from cudagraph_doctor.proof.ranges import numbered
 from cudagraph_doctor.proof.start import discover, planned, subject_of, without_graph
 from cudagraph_doctor.proof.steps import Steps
 from cudagraph_doctor.proof.subject import Planned
@@ -178,6 +179,9 @@ class _Inputs:
                 f"why step {case.at.step} ({case.at.in_rows}, graph {case.at.key}) differs from eager "
                 f"({case.record.replayed}): nothing that was tried heals it; see `diff`"
             )
+        unread = sorted(graph.ordinal for graph in watched.graphs.values() if not graph.nodes and graph.not_read)
+        if unread:
+            self.subject.not_checked.append(f"what {numbered('graph', unread)} read: gone when it was looked at")
         not_checked = tuple(dict.fromkeys([*self.subject.not_checked, *self.backend.not_checked()]))
         counts = {**history.counts, "captures compared": len(dumps), "noise bytes": captured.noise_bytes}
         history = replace(history, trials=tuple(accused.trials), not_checked=not_checked, counts=counts)

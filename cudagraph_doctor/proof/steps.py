@@ -136,6 +136,12 @@ class Steps:
             self._harm(at, record, eager, replayed)
         if record.harmed or record.replay_control.level is Level.LARGE:
             reference = self._same_padding(at, record, eager, replayed)
+        if judge(record) is Kind.UNSTABLE and not self._unstable(at, record):
+            # the first replay alone was another one: an engine may have captured on the way
+            replayed, record.replay_control = replayed_again, Gap()
+            record.replayed = self.gap(replayed, reference)
+            if needs_fresh(record):
+                self._harm(at, record, reference, replayed)
         if record.harmed and needs_fresh(record) and not rounding:
             self._count(at, record, reference, replayed)
         if needs_fresh(record) and not rounding:
@@ -144,7 +150,7 @@ class Steps:
             self._danger.suspect(at, explain(case, arms.backend.name)[0])
             diagnosis = self._against_fresh(at, record, reference, replayed)
         elif judge(record) is Kind.UNSTABLE and not self._unstable(at, record):
-            record.replay_control = Gap()
+            record.replay_control = Gap()  # what the count showed was there a few times only
         kind = judge(record)
         if self.arms.found.replaced_by_reset and kind not in (Kind.CLEAN, Kind.NUMERICS, Kind.HARMLESS, Kind.PADDING):
             raise reset_not_in_place(self.arms.found.replaced_by_reset, at, record)

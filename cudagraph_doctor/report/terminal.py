@@ -176,7 +176,9 @@ def _verdict(report: Report) -> Text:
         o.check + (f" looked at {_in_numbers(o.checked, 2)}" if _in_numbers(o.checked, 2) else "") for o in ran
     )
     notes = f"; {_listed(said)}" if said else ""
-    return Text(f"Clean: nothing wrong was found ({looked}){notes}.", "bold green")
+    accepted = sum(bool(finding.accepted) for finding in report.findings)
+    wrong, more = ("that counts", f"; {_count(accepted, 'finding')} not counted") if accepted else ("wrong", "")
+    return Text(f"Clean: nothing {wrong} was found ({looked}){notes}{more}.", "bold green")
 
 
 def _root_causes(counting: list[Finding]) -> str:

@@ -1001,3 +1001,76 @@ def test_an_illegal_operation_is_named_by_its_line(make: Make, diff: Callable[..
 def test_a_step_that_puts_out_nothing_is_no_clean_one(make: Make, diff: Callable[..., Outcome]) -> None:
     with pytest.raises(Inconclusive, match="no tensor"):
         diff(make(forward=lambda self, inputs: None))
+
+
+class CapturesOnTheWay:
+    """An engine that captures when a batch size comes for the first time; its warm-up writes the padding slot."""
+
+    batch_sizes = (1, 4)
+    columns = 2
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.cache = torch.zeros(9, device=device)
+        self.on = False
+        self.recapture()
+
+    def recapture(self) -> None:
+        """Forgets all graphs, and their buffers with them."""
+        self.x = torch.ones(4, device=self.device)
+        self.table = torch.full((4, 2), 8, device=self.device)
+        self.made: dict[int, Any] = {}
+
+    def captured(self, n: int) -> tuple[torch.cuda.CUDAGraph, torch.Tensor]:
+        """With what is staged as it was."""
+        staged = self.table.clone()
+        self.table.fill_(8)
+        self.decode(self.x[:n], self.table[:n])
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = self.decode(self.x[:n], self.table[:n])
+        self.table.copy_(staged)
+        return graph, y
+
+    def decode(self, x: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+        """Each row writes the slot in the first column, and reads all of its own."""
+        self.cache.index_add_(0, table[:, 0], x)
+        return self.cache[table].sum(1)
+
+    def step(self, i: int, n: int) -> torch.Tensor:
+        """Two slots a row, in turns."""
+        rows = torch.arange(n, device=self.device)
+        x, table = (rows + i + 1).float(), torch.stack([rows * 2 + i % 2, rows * 2 + (i + 1) % 2], 1)
+        if not self.on:
+            return self.decode(x, table)
+        self.x[:n].copy_(x)
+        self.table[:n, : self.columns].copy_(table[:, : self.columns])
+        if n not in self.made:
+            self.made[n] = self.captured(n)
+        graph, y = self.made[n]
+        graph.replay()
+        out: torch.Tensor = y.clone()
+        return out
+
+    def graphs(self, on: bool) -> None:
+        """The switch."""
+        self.on = on
+
+    def reset(self) -> None:
+        """All slots empty."""
+        self.cache.zero_()
+
+
+class CapturesOnTheWayStagingOneColumn(CapturesOnTheWay):
+    columns = 1
+
+
+def test_what_a_capture_on_the_way_changes_does_not_hide_the_culprit(
+    diff: Callable[..., Outcome], backend: Backend
+) -> None:
+    (finding,) = diff(CapturesOnTheWayStagingOneColumn(backend.device), 1, 4, steps=8).findings
+    assert finding.culprit is not None and finding.culprit.name == "table"
+
+
+def test_captures_on_the_way_are_no_fault(diff: Callable[..., Outcome], backend: Backend) -> None:
+    assert diff(CapturesOnTheWay(backend.device), 1, 4, steps=8).findings == ()

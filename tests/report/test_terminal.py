@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from cudagraph_doctor.findings import Outcome, Proof, Report, Severity, Status, Step
+from cudagraph_doctor.findings import Accepted, Outcome, Proof, Report, Severity, Status, Step
 from cudagraph_doctor.report import terminal
 from cudagraph_doctor.report.view import View
 
@@ -134,3 +134,11 @@ def test_verbose_tells_all_evidence_and_steps(found: Report) -> None:
 def test_markup_in_data_is_text(found: Report) -> None:
     frozen = dataclasses.replace(found.findings[0], message="The tensor [bold]x[/bold] :smile: is stale.")
     assert "[bold]x[/bold] :smile:" in text(with_outcome(found, findings=(frozen,)))
+
+
+def test_what_is_not_counted_is_no_clean_bill(found: Report) -> None:
+    accepted = tuple(
+        dataclasses.replace(finding, accepted=Accepted("ignored", "command line")) for finding in found.findings
+    )
+    assert "Clean: nothing that counts was found" in one_line(with_outcome(found, findings=accepted))
+    assert "2 findings not counted." in one_line(with_outcome(found, findings=accepted))
