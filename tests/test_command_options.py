@@ -37,7 +37,7 @@ def test_ignored_and_selected(fake_world: FakeWorld) -> None:
         done = fake_world.run("diff", "naughty.py", *words)
         assert done.returncode == 0, done.stderr
         assert f"Not counted: CGD101 frozen-in-graph, {said}. It is frozen." in " ".join(done.stdout.split())
-        assert "Clean: nothing wrong was found" in done.stdout
+        assert "Clean: nothing that counts was found" in done.stdout
     assert fake_world.run("diff", "naughty.py", "--ignore", "CGD1", "--select", "CGD101").returncode == 1
 
 
