@@ -29,8 +29,6 @@ DELAY_MS = 8.0
 """Device delay before each replay: longer than the host needs for a step's staging."""
 TIMES = 5
 """Delayed runs; all have to be wrong."""
-_MAX_BYTES = 1 << 22
-"""Captured tensors above this size are not watched at replays."""
 
 Outputs = dict[str, Any]
 Listener = Callable[[LiveGraph], None]
@@ -280,12 +278,6 @@ def _watcher(arms: Arms, plan: Sequence[Planned], seen: list[dict[str, torch.Ten
         held = next((h for at in plan for h in arms.subject.held(at) if h.live is live), None)
         if held is not None:
             with arms.backend.own_memory():
-                seen.append(
-                    {
-                        n: t.clone()
-                        for n, t in held.tensors.items()
-                        if t.numel() * t.element_size() <= _MAX_BYTES and not t.dtype.is_floating_point
-                    }
-                )
+                seen.append({n: t.clone() for n, t in held.small.items() if not t.dtype.is_floating_point})
 
     return before_replay

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 
@@ -92,19 +93,17 @@ def lines_in(extent: Extent) -> int:
 
 
 def _group(extents: tuple[Extent, ...], parts: Sequence[torch.Tensor]) -> Group:
-    starts, lines = [], 0
-    for extent in extents:
-        starts.append(lines)
-        lines += lines_in(extent)
+    *starts, _ = accumulate(map(lines_in, extents), initial=0)
     return Group(extents, tuple(starts), packed(parts))
 
 
 def _divided(extents: Sequence[Extent]) -> Iterator[tuple[Extent, ...]]:
-    some: list[Extent] = []
+    some, size = list[Extent](), 0
     for extent in extents:
-        if some and sum(one.bytes for one in some) + extent.bytes > _MOST:
+        if some and size + extent.bytes > _MOST:
             yield tuple(some)
-            some = []
+            some, size = [], 0
         some.append(extent)
+        size += extent.bytes
     if some:
         yield tuple(some)

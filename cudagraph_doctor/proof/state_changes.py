@@ -94,12 +94,9 @@ class Changes(Mapping[Extent, torch.Tensor]):
 
     def unlike(self, other: Changes) -> list[Extent]:
         """As `unlike`, of two that have one base: nothing is put together for it."""
-        whole = [
-            e for e in self._whole.keys() & other._whole.keys() if not torch.equal(self._whole[e], other._whole[e])
-        ]
         pairs = zip(self._base.groups, self._lines, other._lines, strict=True)
         met = {group.extent_at(line) for group, mine, others in pairs for line in mine.unlike(others)}
-        return sorted([*whole, *(met & self.keys() & other.keys())])
+        return sorted([*unlike(self._whole, other._whole), *(met & self.keys() & other.keys())])
 
 
 def unlike(a: Mapping[Extent, torch.Tensor], b: Mapping[Extent, torch.Tensor]) -> list[Extent]:

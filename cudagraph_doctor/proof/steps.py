@@ -136,7 +136,8 @@ class Steps:
             self._harm(at, record, eager, replayed)
         if record.harmed or record.replay_control.level is Level.LARGE:
             reference = self._same_padding(at, record, eager, replayed)
-        if judge(record) is Kind.UNSTABLE and not self._unstable(at, record):
+        unstable = judge(record) is Kind.UNSTABLE and self._unstable(at, record)
+        if judge(record) is Kind.UNSTABLE and not unstable:
             # the first replay alone was another one: an engine may have captured on the way
             replayed, record.replay_control = replayed_again, Gap()
             record.replayed = self.gap(replayed, reference)
@@ -149,7 +150,7 @@ class Steps:
             case = Case(at, Kind.UNTOLD, record, diagnosis, "", where, (), (at.step,), False)
             self._danger.suspect(at, explain(case, arms.backend.name)[0])
             diagnosis = self._against_fresh(at, record, reference, replayed)
-        elif judge(record) is Kind.UNSTABLE and not self._unstable(at, record):
+        elif judge(record) is Kind.UNSTABLE and not (unstable or self._unstable(at, record)):
             record.replay_control = Gap()  # what the count showed was there a few times only
         kind = judge(record)
         if self.arms.found.replaced_by_reset and kind not in (Kind.CLEAN, Kind.NUMERICS, Kind.HARMLESS, Kind.PADDING):
